@@ -1,4 +1,4 @@
-/* Status: what the server knows, as JSON. */
+/* The status of the server as JSON. */
 #include "server/daemon/life.h"
 
 #include <errno.h>
@@ -81,7 +81,7 @@ static json_t *export_status(const struct kr_server *server)
 	return object;
 }
 
-/* How many requests of each type have come, of those that have. */
+/* The number of requests of each type, if not 0. */
 static json_t *requests_status(const struct kr_server *server)
 {
 	json_t *object = json_object();
@@ -93,7 +93,7 @@ static json_t *requests_status(const struct kr_server *server)
 	return object;
 }
 
-/* What all may know who may mount. */
+/* What all users may know that may mount. */
 static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 {
 	json_t *object = json_object();
@@ -106,7 +106,7 @@ static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 	return object;
 }
 
-/* The sessions that came with a key of OWNER; NULL: all. */
+/* The sessions with a key of OWNER; NULL: all. */
 static json_t *nodes_status(const struct kr_server *server, const struct kr_key_owner *owner, uint64_t now_ns)
 {
 	json_t *nodes = json_array();

@@ -501,7 +501,8 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 		if (!round_stream && item->rounds.state == KR_ROUND_CHAIN &&
 			now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
 			kr_log_warn(
-				"flush round %llu: all has come, but a node does not say up to where: the round is run again",
+				"flush round %llu: all has come, but a node does not say up to where: "
+				"the round is run again",
 				(unsigned long long)item->rounds.round);
 			kr_flush_broken(item->file, item->rounds.round);
 			continue;

@@ -171,7 +171,8 @@ static void wait_no_longer(struct kr_sfile *file)
 		const struct kr_session *session = kr_session_find_node(file->server, sent->node);
 
 		kr_log_warn(
-			"node %s has not said that it has sent again what a failed sync may have lost: it is not waited for any more",
+			"node %s has not said that it has sent again what a failed sync may have lost: "
+			"it is not waited for any more",
 			session ? session->name : "?");
 		waited(sent);
 	}

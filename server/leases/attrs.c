@@ -1,8 +1,8 @@
-/* Attributes, with questions to the nodes that write.
+/* Attributes of files, with QUERYs to the nodes that write.
  *
- * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other
- * way round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was
- * longer, and everything is asked again (at most ATTEMPTS_MAX times).
+ * First the server queries the holders of WRITE, then it calls stat.  The stat sees what a holder flushes in between.
+ * The other way round both could miss those bytes.  If a truncation came in between, the answers describe a longer
+ * file, and everything is asked again, ATTEMPTS_MAX times at most.
  */
 #include "server/leases/attrs.h"
 
@@ -20,7 +20,7 @@
 #include "server/session/session.h"
 #include "server/leases/watch.h"
 
-enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };
+enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's estimate of the server's clock is more exact */ };
 
 struct node_query;
 
@@ -31,7 +31,7 @@ struct get {
 	bool query_writers;
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr);
 	struct kr_list queries; /* unanswered */
-	bool dirty, unanswered; /* unanswered: by a session that ended, which perhaps has an successor */
+	bool dirty, unanswered; /* a session ended without an answer; it may have a successor */
 	uint64_t end;
 	struct kr_time mtime;
 	uint64_t changes, ended, cuts;
@@ -43,9 +43,9 @@ struct get {
 struct node_query {
 	struct kr_link link;
 	struct get *get;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
-	uint64_t since_ns; /* asked then, of this session or of one that it has replaced */
+	uint64_t since_ns; /* when this session, or its predecessor, was asked */
 };
 
 static void begin(struct get *get);
@@ -70,8 +70,8 @@ static void run_stat(struct kr_request *request)
 	request->err = kr_export_getattr(request->server->export, &get->file->fid, &get->attr);
 }
 
-/* A node that changes the file each time before it answers, as late as it may, would hold others up for long: what it
- * said was so while we asked. */
+/* A node may change the file each time just before it answers.  Then its answer was true during the query, and the
+ * repetition ends. */
 static bool takes_long(const struct get *get)
 {
 	return kr_clock_ns() - get->begun_ns > KR_SESSION_ASK_LEASES * get->request->server->lease_ms * KR_NS_PER_MS;
@@ -86,7 +86,7 @@ static bool is_to_be_repeated(const struct get *get)
 	return get->unanswered || ((file->cuts != get->cuts || file->ended != get->ended) && !takes_long(get));
 }
 
-/* It was set by hand, and before what somebody has not flushed was written: that was flushed first. */
+/* A program set the time, and the writers flushed before that. */
 static bool is_ahead(struct kr_time mtime)
 {
 	return mtime.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + AHEAD_S;
@@ -103,7 +103,7 @@ static void stat_done(struct kr_request *request)
 	}
 	if (!request->err) {
 		kr_sfile_version(file, get->changes, &get->attr);
-		if (get->dirty && S_ISREG(get->attr.mode)) { /* nobody has unflushed bytes of anything else */
+		if (get->dirty && S_ISREG(get->attr.mode)) { /* only regular files have unflushed bytes */
 			get->attr.version = 0;
 			get->attr.size = KR_MAX(get->attr.size, get->end);
 			if (kr_time_compare(get->mtime, get->attr.mtime) > 0 || is_ahead(get->attr.mtime))
@@ -125,7 +125,7 @@ static bool begins(const struct kr_session *session)
 	return kr_clock_ns() - session->begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
 }
 
-/* The successor of a session that ends without having answered owes it still ... */
+/* A session that ends without an answer passes the debt on to its successor ... */
 static void record_owed_reply(const struct node_query *query, bool answered)
 {
 	struct kr_attachment *attachment =
@@ -137,7 +137,7 @@ static void record_owed_reply(const struct node_query *query, bool answered)
 		attachment->left_size_ns = query->since_ns;
 }
 
-/* ... if it is asked again as soon as it has begun: else it is somebody else who asks. */
+/* ... if the successor is asked right after its begin: later questions are of other requests. */
 static uint64_t owed_since(const struct get *get, const struct kr_session *session)
 {
 	const struct kr_attachment *attachment = begins(session) ? kr_attachment_find(get->file, session) : NULL;
@@ -156,7 +156,7 @@ static void query_answered(struct kr_session *session, void *context, int err, c
 	kr_list_remove(&query->link);
 	free(query);
 	get->unanswered |= err == -ENOTCONN;
-	if (!err && reply->dirty && reply->end <= INT64_MAX) { /* no file is larger, whatever it says */
+	if (!err && reply->dirty && reply->end <= INT64_MAX) { /* no file is larger */
 		get->dirty = true;
 		get->end = KR_MAX(get->end, reply->end);
 		if (kr_time_compare(reply->mtime, get->mtime) > 0)
@@ -218,7 +218,7 @@ static void cancel_stat(struct kr_request *request)
 	request->job_state = NULL;
 }
 
-/* Nobody is left who would hear the answer. */
+/* The session that asked has ended. */
 static void hurry_stat(struct kr_request *request)
 {
 	withdraw_queries(request->job_state);
@@ -238,14 +238,14 @@ static void begin(struct get *get)
 		run_getattr_job(get);
 	} else if (get->request->committed) {
 		get->request->hurry = hurry_stat;
-		/* Others may build on what it has done while it waits: it must not be done again. */
+		/* Other nodes may build on the effect while the request waits: the server must not execute it again. */
 		get->request->server->sessions->hooks.request_cache.end(get->request, 0);
 	} else {
 		get->request->cancel = cancel_stat;
 	}
 }
 
-void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_others,
+void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool query_writers,
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr))
 {
 	struct get *get = kr_xcalloc(1, sizeof(*get));
@@ -253,7 +253,7 @@ void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask
 	assert(!request->job_state);
 	get->request = request;
 	get->file = kr_sfile_get(request->server, fid);
-	get->query_writers = ask_others;
+	get->query_writers = query_writers;
 	get->fn = fn;
 	get->begun_ns = kr_clock_ns();
 	kr_list_init(&get->queries);

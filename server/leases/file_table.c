@@ -210,7 +210,7 @@ static void inherit_attachment(const struct kr_attachment *attachment, struct kr
 	if (cover.refused || cover.lost)
 		kr_attachment_get(attachment->file, successor)->cover = cover;
 	inherited = kr_attachment_find(attachment->file, successor);
-	if (inherited && inherited->inherited) { /* else there is nothing that anybody waits for */
+	if (inherited && inherited->inherited) { /* else no node waits for an answer */
 		inherited->owed_lease_ns = attachment->owed_lease_ns;
 		inherited->owed_size_ns = attachment->left_size_ns;
 	}
@@ -241,7 +241,7 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 	kr_sfile_put(file);
 }
 
-/* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
+/* What a node has open when the server stops stays held: the node will reclaim it from the next instance. */
 static void files_end(struct kr_session *session, struct kr_session *successor, bool release)
 {
 	struct kr_link *link;

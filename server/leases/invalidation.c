@@ -16,20 +16,20 @@
 
 struct kr_invalidation {
 	struct kr_invalidation_table table;
-	struct kr_list unanswered; /* forget.of_all: unanswered, the oldest first */
+	struct kr_list unanswered; /* sent_invalidation.of_all: the oldest first */
 	bool allowed;
 	uint64_t granted, asked, notified, overdue;
 };
 
-/* A INVALIDATE until it is answered. */
+/* An INVALIDATE until the node answers. */
 struct sent_invalidation {
 	struct kr_link of_change, of_all;
 	struct kr_request *request;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask, asked_ns;
 };
 
-/* Whether the node may have invalidation; one that still reclaims does not look anything up. */
+/* Whether the node may cache attributes; a node that still reclaims looks nothing up. */
 static bool caches_attrs(const struct kr_session *session)
 {
 	return session->notes && !session->reclaiming && !session->dead;
@@ -50,7 +50,7 @@ static void go_on(struct kr_request *request)
 
 	for (uint32_t i = 0; i < change->count; i++) {
 		if (change->asked[i]) {
-			/* Its own node may share a bit with others. */
+			/* The request's own node may share a bit with other nodes. */
 			kr_invalidation_table_answered(table, change->slots[i],
 				change->asked[i] & ~kr_attr_cache_node_bit(request->session->node));
 			kr_invalidation_table_defer(table, change->slots[i], request->session->node, now_ms());
@@ -74,8 +74,7 @@ static void answered(struct kr_session *session, void *context, int err, const v
 	struct sent_invalidation *sent = context;
 	struct kr_request *request = sent->request;
 
-	/* Any answer will do: a session that has ended has no invalidation, and one that does not know INVALIDATE keeps none.
-	 */
+	/* Any answer will do.  An ended session has no cache; a node that does not know INVALIDATE caches nothing. */
 	(void)session, (void)err, (void)reply;
 	end_sent(sent);
 	if (kr_list_empty(&request->change.forgets))
@@ -93,7 +92,7 @@ static void cancel_waiting(struct kr_request *request)
 		end_sent(sent);
 	}
 	for (uint32_t i = 0; i < request->change.count; i++)
-		request->change.asked[i] = 0; /* they may have been granted again by the time they answer */
+		request->change.asked[i] = 0; /* the nodes may have new grants by the time they answer */
 }
 
 static void ask(struct kr_request *request, struct kr_session *session, uint32_t bucket)
@@ -115,7 +114,7 @@ static void ask(struct kr_request *request, struct kr_session *session, uint32_t
 	kr_list_append(&invalidation->unanswered, &sent->of_all);
 }
 
-/* -1: it is not among them. */
+/* -1: BUCKET is not among them. */
 static int find_bucket(const struct kr_invalidation_set *change, uint32_t bucket)
 {
 	for (uint32_t i = 0; i < change->count; i++) {
@@ -154,7 +153,7 @@ void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid
 	change->asked[i] = holders & ~kr_attr_cache_node_bit(request->session->node);
 }
 
-/* Goes on when all who have been asked have answered. */
+/* Goes on when all nodes that were asked have answered. */
 static void wait(struct kr_request *request, void (*next)(struct kr_request *))
 {
 	request->change.next = next;
@@ -195,8 +194,8 @@ void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, 
 
 /* --- telling ---------------------------------------------------------------------------------- */
 
-/* The node is told, in order with what else it is sent; one without a connection has forgotten, or does when it comes
- * back. */
+/* The frames of a connection stay in order.  A node without a connection has dropped its cache, or does when it
+ * reconnects. */
 static void tell(struct kr_invalidation *invalidation, const struct kr_session *session, uint32_t bucket)
 {
 	struct kr_invalidate_request msg = {.bucket = bucket};

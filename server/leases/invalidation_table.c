@@ -25,7 +25,7 @@ static struct kr_attr_cache_bucket *bucket_of(struct kr_invalidation_table *tabl
 	return &table->buckets[bucket];
 }
 
-/* Who may have notes still. */
+/* The bits of the nodes whose attribute caches may still hold the bucket. */
 static uint64_t holders(struct kr_attr_cache_bucket *bucket, uint64_t now_ms)
 {
 	if (now_ms > bucket->granted_ms + KR_ATTR_CACHE_GRANT_MS)

@@ -1,5 +1,7 @@
-/* The lease state machine of one file: see lease_table.h for its rules.  Who gets something next, and what is asked
- * back, is found in lease_queue.c; here it is carried out.
+/* The lease state machine of one file: lease_table.h has its rules.
+ *
+ * Many nodes may hold and many wait, also because one means harm.  So each search for the next grant or recall takes
+ * one walk over holders and waiters, whose kinds are summed up first.
  */
 #include "server/leases/lease_table.h"
 
@@ -9,10 +11,10 @@
 
 #include "common/base/util.h"
 
-/* Those who hold one kind of a file's lease, or ask for it, in sum. */
+/* The holders of one kind of a file's lease, or the waiters for it, in sum. */
 struct sum {
-	uint32_t node;                /* one of them; 0: none, or an operation of nobody's */
-	bool any, several, operation; /* operation: there is one of that node's */
+	uint32_t node;                /* a node of them; 0: none, or an operation for no node */
+	bool any, several, operation; /* operation: one is an operation for that node */
 };
 struct sums {
 	struct sum read, write;
@@ -34,7 +36,7 @@ static void add_to_sums(struct sums *sums, uint32_t node, uint8_t kinds, bool op
 		add(&sums->write, node, operation);
 }
 
-/* An operation and the node it acts for do not exclude each other, two operations always may. */
+/* An operation and its own node do not exclude each other; two operations always may. */
 static bool excludes(const struct sum *sum, const struct kr_lease_waiter *waiter)
 {
 	bool same = sum->node == waiter->node && waiter->node != 0 && !(sum->operation && waiter->operation);
@@ -59,7 +61,7 @@ static struct kr_lease_holder *find_holder(const struct kr_lease_table *table, u
 	return NULL;
 }
 
-/* The kinds of HOLDER that stand in the way of KINDS wanted by another. */
+/* The kinds of HOLDER that exclude KINDS for another node. */
 static uint8_t in_the_way(const struct kr_lease_holder *holder, uint8_t wanted)
 {
 	uint8_t kinds = 0;
@@ -71,13 +73,13 @@ static uint8_t in_the_way(const struct kr_lease_holder *holder, uint8_t wanted)
 	return kinds;
 }
 
-/* What it holds, as others have to look at it: who is excludes_writers keeps them out as who has both kinds does. */
+/* What HOLDER excludes.  A holder whose bytes were refused excludes writers, as a holder of both kinds does. */
 static uint8_t kinds_of(const struct kr_lease_holder *holder)
 {
 	return holder->excludes_writers && (holder->kinds & KR_LEASE_WRITE) ? KR_LEASE_ALL : holder->kinds;
 }
 
-/* Those who hold, and operations under way. */
+/* The holders, and the operations under way. */
 static struct sums gather_holders(const struct kr_lease_table *table)
 {
 	const struct kr_lease_holder *holder;
@@ -91,16 +93,15 @@ static struct sums gather_holders(const struct kr_lease_table *table)
 	return sums;
 }
 
-/* An operation for a node that is alone with the file goes first, also while that is asked to give it up: what the node
- * has to write back before may wait for the operation (the kernel writes no page back while it sets the file's size).
- */
+/* An operation for the only holder goes first, also while that holder is asked for its lease.  The holder may be
+ * unable to write back before the operation: the kernel writes no page back while it sets the file's size. */
 static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder)
 {
 	return waiter->operation && holder && holder->kinds == KR_LEASE_ALL;
 }
 
-/* Whether WAITER can have what it wants, as far as its own node's HOLDER (NULL: it has nothing), all holders, and those
- * are concerned who asked EARLIER and that it has to wait behind. */
+/* Whether WAITER can get its kinds.  HOLDER is its own node's (NULL: none), HOLDERS are all, EARLIER the waiters
+ * before it. */
 static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder,
 	const struct sums *holders, const struct sums *earlier)
 {
@@ -113,7 +114,7 @@ static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_leas
 	return !sums_exclude(holders, waiter) && !sums_exclude(earlier, waiter);
 }
 
-/* Holders by node, as far as they have been looked for lately: many who wait are of few nodes. */
+/* Holders found lately, by node: many waiters belong to few nodes. */
 struct known_holders {
 	struct known {
 		uint32_t node; /* 0: none */
@@ -134,7 +135,7 @@ static const struct kr_lease_holder *look_up(
 static struct kr_lease_waiter *next_grantable(const struct kr_lease_table *table)
 {
 	struct sums holders, earlier = {0},
-			     first = {0}; /* those that go first wait behind each other; they are of one node */
+			     first = {0}; /* waiters that go first wait behind each other; they are of one node */
 	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 
@@ -172,7 +173,7 @@ static uint8_t free_kinds(const struct kr_lease_table *table, uint32_t node, uin
 	return granted;
 }
 
-/* What others than its node need back from HOLDER and have not asked for yet. */
+/* What other nodes need back from HOLDER and the server has not recalled yet. */
 static uint8_t to_recall(const struct kr_lease_holder *holder, const struct sums *wanted)
 {
 	uint8_t kinds = 0;
@@ -184,7 +185,7 @@ static uint8_t to_recall(const struct kr_lease_holder *holder, const struct sums
 	return in_the_way(holder, kinds) & (uint8_t)~holder->recalling;
 }
 
-/* What those want who are not behind another. */
+/* What the waiters want that wait behind no other. */
 static struct sums gather_first(const struct kr_lease_table *table)
 {
 	struct sums earlier = {0}, first = {0};
@@ -277,7 +278,7 @@ static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holde
 		emit_recall(table, holder, kinds);
 }
 
-/* Asks one holder for what the first waiters need; false when all have been asked. */
+/* Recalls what the first waiters need from one holder; false when all are recalled. */
 static bool recall_one(struct kr_lease_table *table)
 {
 	uint8_t kinds;
@@ -289,8 +290,8 @@ static bool recall_one(struct kr_lease_table *table)
 	return true;
 }
 
-/* Grants and recalls until nothing more follows from the state. Callbacks may come back in here, so every step starts
- * from the lists anew. */
+/* Grants and recalls until the state asks for no more.  Callbacks may come back in here: each step starts from the
+ * lists. */
 static void settle(struct kr_lease_table *table)
 {
 	struct kr_lease_waiter *waiter;
@@ -358,7 +359,7 @@ void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node)
 	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (!holder)
-		return; /* expired meanwhile */
+		return; /* the lease has expired */
 	assert(holder->announcing > 0);
 	if (--holder->announcing > 0)
 		return;
@@ -446,7 +447,7 @@ static struct kr_lease_await *next_awaited(const struct kr_lease_table *table)
 	return NULL;
 }
 
-/* READ of somebody is gone. */
+/* A node has given READ up. */
 static void tell_awaits(struct kr_lease_table *table)
 {
 	struct kr_lease_await *await;

@@ -16,7 +16,7 @@ struct kr_server_locks {
 	struct kr_list files; /* kr_sfile_locks.link */
 };
 
-/* Exists while somebody holds a lock of the file or waits for one. */
+/* Exists while a session holds a lock of the file or waits for one. */
 struct kr_sfile_locks {
 	struct kr_link link;   /* kr_server_locks.files */
 	struct kr_sfile *file; /* reference */
@@ -43,7 +43,7 @@ static void on_grant(void *context, struct kr_lock_waiter *waiter)
 	kr_request_reply(wait->request, 0, NULL, NULL, 0);
 }
 
-/* `via` is the session: its end is the locks' end. */
+/* `via` is the session: its locks end with it. */
 static void counted(void *context, const struct kr_lock *lock, int change)
 {
 	struct kr_session *session = (struct kr_session *)lock->via;

@@ -1,8 +1,8 @@
-/* Changes of names and attributes that others make in the export: what nodes have noted of them is forgotten
- * (invalidation.h).
+/* Changes of names and attributes by local programs: nodes drop what they cache of them (invalidation.h).
  *
- * Told by fanotify, on a descriptor of its own: so that many new names elsewhere in the filesystem do not make data
- * look changed when the kernel's queue overflows.  Where that is not to be had nobody may take notes.  Loop thread.
+ * The events come from fanotify, on a descriptor of its own.  So many new names elsewhere in the filesystem do not
+ * make data look changed when the kernel's queue overflows.  Without these events no node may cache attributes.  Loop
+ * thread.
  */
 #include "server/leases/watch.h"
 

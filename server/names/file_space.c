@@ -1,4 +1,5 @@
-/* FALLOCATE, SEEK, COPY: the asking node has flushed its own bytes, the others are made to flush theirs. */
+/* FALLOCATE, SEEK, COPY: the asking node has flushed its own bytes, and the server makes the other nodes flush theirs.
+ */
 #include "server/names/names.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ struct space {
 	unsigned count, held;
 	struct kr_request *request;
 	void (*start)(struct kr_request *request);
-	uint64_t restorations; /* of what is copied, when that began */
+	uint64_t restorations; /* kr_sfile_data.restorations of the source at the beginning */
 };
 
 static void free_space(void *state)
@@ -211,7 +212,7 @@ static const struct kr_sfile_data *copy_source(const struct kr_request *request)
 	return space->files[!kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.from)]->data;
 }
 
-/* What is copied may have been older than it was before, and is now (unstable.c). */
+/* The source may have been older than before for a moment, and is not now (unstable.c). */
 static bool was_restored(const struct kr_request *request)
 {
 	const struct kr_sfile_data *source = copy_source(request);

@@ -1,4 +1,4 @@
-/* Operations on names. Each is one job in the pool; what follows is told to the table of files. */
+/* Operations on names.  Each is one job in the pool; the table of files follows its result. */
 #include "server/names/names.h"
 
 #include <errno.h>
@@ -178,7 +178,7 @@ static void link_done(struct kr_request *request)
 		return;
 	}
 	if (file)
-		file->orphan = false; /* an unnamed one has a name now */
+		file->orphan = false; /* an unnamed file has a name now */
 	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->own);
 	request->committed = true;
 	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
@@ -231,8 +231,8 @@ static void note_own(struct kr_request *request, const struct kr_fid *fid, struc
 		kr_watch_own_of(request->server, fid, change);
 }
 
-/* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to
- * forget, and meanwhile others may build on what was done: the next instance of the server must not do it again. */
+/* The file's state in the table follows the job.  The answer may have to wait for other nodes' invalidations.
+ * Meanwhile other nodes may build on the effect: the next instance of the server must not execute the request again. */
 static void note_removed(struct kr_request *request)
 {
 	struct kr_removed *removed = request->state;
@@ -324,7 +324,7 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 {
 	const struct kr_make_reply *made = reply;
 
-	/* A directory that was made long ago need not be empty any more. */
+	/* A directory that an earlier execution made need not be empty any more. */
 	if (err || request->maybe_done || request->folds)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_attrs_grant(request, &made->file);
@@ -341,7 +341,7 @@ static uint16_t grant_link(struct kr_request *request, int err, const void *repl
 	uint16_t flags = err ? 0 : kr_attrs_grant(request, &request->msg.link_request.file);
 
 	(void)reply;
-	/* What was done long ago says nothing of now. */
+	/* An earlier execution says nothing about the present. */
 	return err || request->maybe_done ? flags :
 					    flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
 }

@@ -72,7 +72,7 @@ static void reply_setattr(struct kr_request *request, const struct kr_attr *attr
 	kr_request_reply_job(request);
 }
 
-/* The attributes are asked again where other nodes write: what they have not flushed belongs to the answer. */
+/* If other nodes write, the server asks them again: what they have not flushed belongs to the answer. */
 static void finish_setattr(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
@@ -94,7 +94,7 @@ static void setattr_done(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
-	/* Before anybody else writes. */
+	/* Before any other node writes. */
 	if (!request->err && request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
 		kr_data_mtime_set(setattr->file, request->reply.setattr_reply.attr.mtime);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE) {
@@ -144,8 +144,8 @@ static void cancel_setattr(struct kr_request *request)
 	kr_operation_end(&((struct setattr *)request->state)->operation);
 }
 
-/* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush
- * first. */
+/* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
+ * flush first. */
 static uint8_t setattr_kinds(uint32_t valid)
 {
 	if (valid & KR_SET_SIZE)

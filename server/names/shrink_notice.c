@@ -15,15 +15,15 @@ struct notice {
 	struct kr_list unanswered; /* struct notified_node */
 };
 
-/* A node that has been notified_node. */
+/* A node that was sent the notice. */
 struct notified_node {
 	struct kr_link link;
 	struct notice *notice;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
 };
 
-/* Who has no connection reads nothing, and has to ask for leases when it is back. */
+/* A node without a connection reads nothing, and has to ask for leases when it reconnects. */
 static bool concerns(const struct kr_session *session, const struct kr_session *maker)
 {
 	return session != maker && !session->dead && session->conn;
@@ -52,7 +52,7 @@ static void notice_answered(struct kr_session *session, void *context, int err, 
 		end(notice);
 }
 
-/* Nobody is left who would take the cut for made. */
+/* The node that made the truncation is gone: no program counts on it. */
 static void hurry(struct kr_request *request)
 {
 	struct notice *notice = request->job_state;
@@ -104,6 +104,6 @@ void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, st
 	}
 	request->hurry = hurry;
 	kr_request_cache_end(
-		request, request->err); /* from here on others may build on it: it must not be done again */
+		request, request->err); /* from here on others may build on it: the server must not execute it again */
 	kr_operation_end(operation);
 }

@@ -1,7 +1,7 @@
-/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
+/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to nodes whose place in the pipeline has changed.
  *
- * A file has one for each ring of which a node reads it; ring/pipeline.h decides who pulls from whom.  Each holds a
- * reference to the file.  Loop thread.
+ * A file has one pipeline for each ring of which a node reads it; ring/pipeline.h decides which node pulls from which.
+ * Each holds a reference to the file.  Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct kr_reader_pipeline {
 	struct kr_pipeline members;
 };
 
-/* Where NODE's upstream is; the server when nobody can connect to that node. */
+/* The ring address of NODE's upstream; the server's when no node can connect to the upstream. */
 static void make_hop(
 	struct kr_data *data, struct kr_session *session, uint32_t upstream, char *host, struct kr_hop_address *ret)
 {
@@ -103,8 +103,8 @@ static void handle_join(struct kr_request *request)
 	if (!kr_open_rights_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
 		return;
 	file = kr_sfile_find(request->server, &request->msg.join_request.file);
-	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has
-	 * given READ back meanwhile, or never asked for it, and so cannot feed others. */
+	/* Not a member: the node of a user, which pulls from the server alone and whose blocks no node trusts.  Nor a
+	 * node without READ, which cannot serve blocks. */
 	if (kr_trust_is_user(session) || !file ||
 		!(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ)) {
 		make_hop(request->server->data, session, 0, host, &reply.upstream);
@@ -129,7 +129,7 @@ static void handle_reparent(struct kr_request *request)
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
 	struct kr_reader_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
 	struct kr_reparent_reply reply;
-	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
+	uint32_t upstream = 0; /* also for a node that is no member: it can always pull from the server */
 	char host[64];
 
 	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_READ))

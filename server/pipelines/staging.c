@@ -1,11 +1,10 @@
-/* STAGE at work: every node of the ring is asked to PREFETCH the file, and what they say is added up (see staging.h).
+/* STAGE: the server asks every node of the ring to PREFETCH the file, and adds their answers up (see staging.h).
  *
- * Nothing is remembered between two STAGEs of a file: each PREFETCH is answered within the time that STAGE allows, with
- * what the node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
+ * Nothing is kept between two STAGEs of a file.  A node answers PREFETCH within the time that STAGE allows, with what
+ * it has by then, and goes on by itself.  So nothing is left when the program does not ask again.
  *
- * One STAGE is a question to every node: so there are KR_SESSION_PREFETCHES of them for one session at a time, and
- * KR_SERVER_PREFETCHES for all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session
- * that has waited longest since its last.
+ * One STAGE is a callback to every node.  So a session has at most KR_SESSION_PREFETCHES of them, and all sessions
+ * KR_SERVER_PREFETCHES, give or take one STAGE.  Other STAGEs wait; next comes the session that has waited longest.
  */
 #include "server/pipelines/staging.h"
 
@@ -30,7 +29,7 @@ struct staging {
 struct stage_request {
 	struct kr_link link;
 	struct staging *staging;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
 };
 
@@ -103,7 +102,7 @@ static void cancel(struct kr_request *request)
 	start_next(request->server);
 }
 
-/* Nodes of a ring trust each other; one of a user's stands alone. */
+/* Nodes of a ring trust each other; a user's node stands alone. */
 static bool takes_part(const struct kr_session *session, const struct kr_session *asker)
 {
 	if (session == asker)
@@ -116,7 +115,7 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 {
 	struct stage_request *ask = kr_xcalloc(1, sizeof(*ask));
 
-	/* It reads for who has the file open at the asking node. */
+	/* The node prefetches for the user who has the file open at the asking node. */
 	if (kr_trust_confined(session))
 		kr_open_rights_add(&session->grants, &msg->file, KR_GRANT_READ);
 	ask->staging = staging;
@@ -160,7 +159,7 @@ static void start(struct kr_request *request)
 		end(staging);
 }
 
-/* Whose turn it is; NULL: nobody's who waits. */
+/* The session whose STAGE comes next; NULL: none waits. */
 static struct kr_session *next_session(const struct kr_server *server)
 {
 	struct kr_session *session, *next = NULL;

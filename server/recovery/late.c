@@ -373,7 +373,8 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		return;
 	}
 	kr_log_warn(
-		"node %s comes back late with unflushed bytes of file %llu, which others have %s since: they go to a conflict "
+		"node %s comes back late with unflushed bytes of file %llu, which others have %s since: "
+		"they go to a conflict "
 		"file",
 		session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
 	declaration = kr_xcalloc(1, sizeof(*declaration));
