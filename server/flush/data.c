@@ -1,4 +1,4 @@
-/* The data side as a whole: making it, its hooks, its status (see data.h). */
+/* The flush room as a whole: its making, its hooks, its status (see data.h). */
 #include "server/flush/data.h"
 
 #include <sodium.h>
@@ -36,8 +36,8 @@ static void all_synced(struct kr_job *job)
 	free(sync);
 }
 
-/* What a former instance in this boot has applied is in nobody's queue. It may be much, and not only ours: so that is
- * put off as long as few notes are written for want of a floor. */
+/* No queue holds what a former instance of this boot has applied.  It may be much, and other programs' too.  So the
+ * server puts this sync off while it writes few records for want of a floor. */
 static void sync_all(struct kr_data *data, uint64_t floor)
 {
 	struct sync_all *sync = kr_xcalloc(1, sizeof *sync);
@@ -134,7 +134,7 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	}
 	randombytes_buf(data->ring_key, sizeof data->ring_key);
 	data->server = server;
-	/* Numbers ascend over restarts without being kept: the instance is their upper part. */
+	/* Numbers ascend over restarts without a record: the instance is their upper part. */
 	data->last_round = data->forgotten_round = last_round;
 	data->inherited = true;
 	data->raised_ns = kr_clock_ns();
@@ -218,7 +218,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 	*ret_seq = *ret_round = 0;
 	*ret_forgotten = kr_applied_forgotten(&data->applied, &file->fid, session->node_id);
 	if (entry && entry->unstable_err) {
-		/* what it does not know to be applied it sends again anyway */
+		/* the node sends again what it does not know to be applied */
 		kr_stable_tell_again(file, session, entry);
 		return;
 	}
@@ -227,8 +227,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 		*ret_round = entry->round;
 	}
 	if (!data->collecting) {
-		/* All that was applied before is in the next sync; the number is below that of a round that runs now.
-		 */
+		/* All that was applied before is in the next sync; the number is below that of a running round. */
 		uint64_t below =
 			file->data->rounds.state == KR_ROUND_IDLE ? data->last_round : file->data->rounds.round - 1;
 
@@ -279,7 +278,7 @@ static bool note_overlap(struct kr_table_link *link, void *context)
 	return json_array_size(list) < OVERLAPS_SHOWN;
 }
 
-/* Files whose writers did not agree about who writes what. */
+/* The files whose writers wrote the same bytes. */
 static json_t *overlaps(struct kr_server *server)
 {
 	json_t *list = json_array();

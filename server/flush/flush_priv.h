@@ -10,15 +10,15 @@
 #include "server/flush/data_state.h"
 
 /* --- flush.c ---------------------------------------------------------------------------------- */
-/* REQUEST is about to be answered: what it holds does not count any more. */
+/* REQUEST is about to be answered: uncounts what it holds. */
 void kr_flush_uncount(struct kr_request *request);
-/* Where a replay comes among those of all nodes; 0: MSG is none. */
+/* The place of a replay among those of all nodes; 0: MSG is no replay. */
 uint64_t kr_flush_order(const struct kr_flush_request *msg);
 
 /* --- flush_round.c ---------------------------------------------------------------------------- */
-/* Carries out what the machine wants; keeps the file alive while it has flushes. */
+/* Carries out the actions of the machine; keeps the file alive while it has flushes. */
 void kr_flush_execute(struct kr_sfile *file);
-/* The running round is no more: the bytes may have changed. */
+/* The running round is over without an end: the bytes may have changed. */
 void kr_flush_broken_off(struct kr_sfile_data *data);
 
 #endif

@@ -79,7 +79,7 @@ static size_t count_of(const struct kr_data *data, uint32_t node)
 	return count;
 }
 
-/* Of all sessions of whom SESSION belongs to. */
+/* Of all sessions of SESSION's user. */
 static size_t count_of_user(const struct kr_data *data, const struct kr_session *session)
 {
 	const struct kr_hop *hop;
@@ -93,7 +93,7 @@ static size_t count_of_user(const struct kr_data *data, const struct kr_session 
 	return count;
 }
 
-/* 0, or why this node of that session may have no (more) ring connection. */
+/* 0, or why this node of that session may have no (further) ring connection. */
 static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 {
 	struct kr_session *session = kr_session_find(data->server, id);

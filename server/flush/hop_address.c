@@ -4,7 +4,7 @@
 #include "server/flush/data_state.h"
 #include "server/flush/hop.h"
 
-/* The secret of the pair, masked for SESSION's node alone. */
+/* The secret of the pair, masked for the node of SESSION alone. */
 static void make_ticket(
 	const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
 {
@@ -27,7 +27,7 @@ bool kr_hop_address_of(
 	}
 	if (node)
 		return false;
-	/* Where the node has reached the server already; while it is away, where the latest was. */
+	/* The address at which the node has reached the server; without a connection, that of the latest session. */
 	if (session->conn) {
 		kr_conn_local_host(session->conn, data->host, sizeof data->host);
 		data->port = kr_conn_local_port(session->conn);

@@ -12,8 +12,8 @@ struct barrier_wait {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
-	size_t unanswered;    /* QUERYs, and one more while they are being sent */
-	uint64_t sync_errors; /* that there had been then */
+	size_t unanswered;    /* QUERYs, and one more while they are sent */
+	uint64_t sync_errors; /* kr_data.counters.sync_errors at that time */
 	int err;
 };
 
@@ -44,14 +44,13 @@ static void answered(struct barrier_wait *wait)
 		return;
 	if (wait->request->session->dead) {
 		wait->err = -ESTALE;
-		wait->request->remembered =
-			false; /* it has not been made: who asks again shall not be query_answered of this */
+		wait->request->remembered = false; /* not made: a repetition shall not get this answer */
 	}
 	go_on(wait, wait->err);
 }
 
-/* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node;
- * else they will be late, and judged. */
+/* If the session has ended, its successor has the bytes, or the next instance awaits the node.  Else the bytes will be
+ * late, and judged. */
 static void query_answered(struct kr_session *session, void *context, int err, const void *message)
 {
 	struct barrier_wait *wait = context;
@@ -67,9 +66,9 @@ static void query_answered(struct kr_session *session, void *context, int err, c
 	answered(wait);
 }
 
-/* Whether what SESSION's node has been query_answered to send again may go in after the change. Not so what was refused then:
- * that is judged if the node has given a lease back with it (late.h), and if the node makes the change itself it knows,
- * which may be what makes room. */
+/* Whether SESSION's node may send lost bytes again after the change.  Not those that the server refused: it judges
+ * them if the node gave a lease back with them (late.h).  If the node makes the change itself, it knows of them: the
+ * change may make room. */
 static bool may_send_again(
 	const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
 {
@@ -81,8 +80,8 @@ static bool may_send_again(
 	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
 }
 
-/* Asks whoever has been query_answered that its rounds were lost whether it has sent them again.  Who is still reclaiming is query_answered
- * of it then, and may wait for this request to end. */
+/* Asks each node that got UNSTABLE whether it has sent the lost rounds again.  A node that still reclaims gets
+ * UNSTABLE then, and may wait for this request to end. */
 static void query_debtors(struct barrier_wait *wait)
 {
 	struct kr_query_request msg = {.file = wait->file->fid};
@@ -92,7 +91,7 @@ static void query_debtors(struct barrier_wait *wait)
 	wait->sync_errors = kr_data_of(wait->file)->counters.sync_errors;
 	KR_LIST_FOR_EACH(session, &wait->request->server->sessions->living, link) {
 		if (!kr_data_of(wait->file)->applied.owing || wait->request->session->dead)
-			break; /* as a rule; or it will not be made */
+			break; /* usually; or the change will not be made */
 		if (!may_send_again(session, wait->file, wait->request))
 			continue;
 		if (session->reclaiming)

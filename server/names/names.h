@@ -29,10 +29,10 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 /* --- names.c: requests that may have been executed already -------------------------------------
  * A former instance of the server, or a lost session, may have executed a request and its answer may be lost
  * (request_cache.h).  Then "exists already" and "is not there" can mean success, unless the server remembers that
- * another request did it.  What is there must look like what the request would have made, and be recent.  Within one session
- * this is not needed: the server keeps replies (reply_cache.h). */
+ * another request did it.  What is there must look like what the request would have made, and be recent.  Within one
+ * session this is not needed: the server keeps replies (reply_cache.h). */
 /* Whether FID with ATTR is what REQUEST made.  If the server does not remember: whether that is possible.  Then FID is
- * of TYPE (S_IF*) and UID, and its ctime is at most two lease times old.  Any thread. */
+ * of TYPE (S_IF*), belongs to UID, and its ctime is at most two lease times old.  Any thread. */
 bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
 	uint32_t type, uint32_t uid);
 /* Looks for what an earlier execution of REQUEST made, which must not be made again: another node may have moved it.
