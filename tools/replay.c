@@ -17,8 +17,8 @@
 #include "tools/client.h"
 
 #ifdef KR_REPLAY
-#include "fuse/daemon/local_dir.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/local_dir.h"
+#include "fuse/base/options.h"
 #include "fuse/daemon/serve.h"
 
 enum { IDENTITY_MAX = 8192 };

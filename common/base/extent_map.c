@@ -158,6 +158,18 @@ static void cut_last(
 	map->bytes -= ret_tail->length;
 }
 
+/* Puts TAIL, in the node *SPARE, before the extents of *RIGHT. */
+static void put_tail(struct kr_extent_map *map, const struct kr_extent *tail, struct kr_extent_node **spare,
+	struct kr_extent_node **right)
+{
+	(*spare)->extent = *tail;
+	(*spare)->left = (*spare)->right = NULL;
+	map->count++;
+	map->bytes += tail->length;
+	*right = join(*spare, *right);
+	*spare = NULL;
+}
+
 /* Takes [from, to) out of the map: *RET_LEFT and *RET_RIGHT are the rest.  SPARE: a node for the piece behind a hole in
  * one extent; NULL after its use. */
 static void carve(struct kr_extent_map *map, uint64_t from, uint64_t to, struct kr_extent_node **spare,
@@ -173,25 +185,14 @@ static void carve(struct kr_extent_map *map, uint64_t from, uint64_t to, struct 
 		if (extent_end(&piece) > to) {
 			tail = cut_front(piece, to - piece.offset);
 			piece.length -= tail.length;
-			(*spare)->extent = tail;
-			(*spare)->left = (*spare)->right = NULL;
-			map->count++;
-			map->bytes += tail.length;
-			*ret_right = join(*spare, *ret_right);
-			*spare = NULL;
+			put_tail(map, &tail, spare, ret_right);
 		}
 		if (removed)
 			removed(context, &piece);
 	}
 	cut_last(map, middle, to, &tail);
-	if (tail.length) { /* one extent ends behind `to` */
-		(*spare)->extent = tail;
-		(*spare)->left = (*spare)->right = NULL;
-		map->count++;
-		map->bytes += tail.length;
-		*ret_right = join(*spare, *ret_right);
-		*spare = NULL;
-	}
+	if (tail.length) /* one extent ends behind `to` */
+		put_tail(map, &tail, spare, ret_right);
 	drop_tree(map, middle, removed, context);
 }
 

@@ -61,6 +61,14 @@ static inline struct kr_link *kr_list_pop(struct kr_list *list)
 	kr_list_remove(link);
 	return link;
 }
+/* Appends all links of FROM to TO, in their order; FROM is empty then. */
+static inline void kr_list_move(struct kr_list *from, struct kr_list *to)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(from)))
+		kr_list_append(to, link);
+}
 
 #define KR_LIST_ENTRY(pointer, type, member) KR_CONTAINER_OF(pointer, type, member)
 #define KR_LIST_FOR_EACH(item, list, member) \

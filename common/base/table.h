@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/types.h"
+
 struct kr_table_link {
 	struct kr_table_link *next;
 	uint64_t hash;
@@ -37,5 +39,9 @@ void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *co
 /* XXH3 of bytes, and a mix of a 64-bit key. */
 uint64_t kr_hash_bytes(const void *bytes, size_t length);
 uint64_t kr_hash_u64(uint64_t key);
+static inline uint64_t kr_fid_hash(const struct kr_fid *fid)
+{
+	return kr_hash_bytes(fid->bytes, fid->length);
+}
 
 #endif

@@ -152,33 +152,21 @@ static bool put_hop(struct kr_writer *w, const struct kr_hop_address *hop)
 	return true;
 }
 
-static bool put_integer(struct kr_writer *w, enum kr_field_kind kind, const void *value)
-{
-	switch (kind) {
-	case KR_FIELD_U8:
-		kr_put_u8(w, *(const uint8_t *)value);
-		break;
-	case KR_FIELD_U16:
-		kr_put_u16(w, *(const uint16_t *)value);
-		break;
-	case KR_FIELD_U32:
-		kr_put_u32(w, *(const uint32_t *)value);
-		break;
-	default:
-		kr_put_u64(w, *(const uint64_t *)value);
-		break;
-	}
-	return true;
-}
-
 static bool put_field(struct kr_writer *w, enum kr_field_kind kind, const void *value)
 {
 	switch (kind) {
 	case KR_FIELD_U8:
+		kr_put_u8(w, *(const uint8_t *)value);
+		return true;
 	case KR_FIELD_U16:
+		kr_put_u16(w, *(const uint16_t *)value);
+		return true;
 	case KR_FIELD_U32:
+		kr_put_u32(w, *(const uint32_t *)value);
+		return true;
 	case KR_FIELD_U64:
-		return put_integer(w, kind, value);
+		kr_put_u64(w, *(const uint64_t *)value);
+		return true;
 	case KR_FIELD_FID:
 		return kr_put_fid(w, value);
 	case KR_FIELD_NAME:
@@ -367,33 +355,21 @@ static int take_hop(struct kr_reader *r, struct kr_hop_address *ret_hop)
 	return err;
 }
 
-static int take_integer(struct kr_reader *r, enum kr_field_kind kind, void *ret_value)
-{
-	switch (kind) {
-	case KR_FIELD_U8:
-		*(uint8_t *)ret_value = kr_take_u8(r);
-		break;
-	case KR_FIELD_U16:
-		*(uint16_t *)ret_value = kr_take_u16(r);
-		break;
-	case KR_FIELD_U32:
-		*(uint32_t *)ret_value = kr_take_u32(r);
-		break;
-	default:
-		*(uint64_t *)ret_value = kr_take_u64(r);
-		break;
-	}
-	return 0;
-}
-
 static int take_field(struct kr_reader *r, enum kr_field_kind kind, struct kr_arena *arena, void *ret_value)
 {
 	switch (kind) {
 	case KR_FIELD_U8:
+		*(uint8_t *)ret_value = kr_take_u8(r);
+		return 0;
 	case KR_FIELD_U16:
+		*(uint16_t *)ret_value = kr_take_u16(r);
+		return 0;
 	case KR_FIELD_U32:
+		*(uint32_t *)ret_value = kr_take_u32(r);
+		return 0;
 	case KR_FIELD_U64:
-		return take_integer(r, kind, ret_value);
+		*(uint64_t *)ret_value = kr_take_u64(r);
+		return 0;
 	case KR_FIELD_FID:
 		return kr_take_fid(r, ret_value);
 	case KR_FIELD_NAME:

@@ -24,6 +24,7 @@ struct kr_inodes;
 struct kr_files;
 struct kr_journal;
 struct kr_flusher;
+struct kr_chains;
 struct kr_cache;
 struct kr_hops;
 struct kr_notifier;
@@ -48,13 +49,14 @@ struct kr_mount {
 	struct kr_hops *hops;
 	struct kr_files *files;
 	struct kr_flusher *flusher;
+	struct kr_chains *chains; /* the flusher's streams to other nodes */
 	struct kr_notifier *notifier;
-	struct kr_notifier *cut_notifier; /* for shrink_notice.h alone */
+	struct kr_notifier *shrink_notifier; /* for shrink_notice.h alone */
 	struct kr_locks *locks;
 	struct kr_batches *batches;
-	struct kr_prefetches *brings;
-	struct kr_attr_cache *notes;      /* NULL: nothing is noted */
-	struct kr_lookup_prefetch *ahead; /* NULL: nothing is looked up ahead */
+	struct kr_prefetches *prefetches;
+	struct kr_attr_cache *attr_cache; /* NULL: nothing is cached */
+	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;
 	struct kr_control *control;

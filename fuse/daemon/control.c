@@ -17,7 +17,7 @@
 #include "fuse/daemon/control_address.h"
 #include "fuse/file/file.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/daemon/mount_status.h"
 
 enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64 };

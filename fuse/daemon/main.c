@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
@@ -26,10 +27,9 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/daemon/mountpoint.h"
-#include "fuse/daemon/options.h"
-#include "fuse/daemon/remount.h"
+#include "fuse/base/options.h"
 #include "fuse/daemon/serve.h"
 
 enum { PROBE_SECONDS = 30 };
@@ -184,6 +184,67 @@ static int run_detached(struct child *child)
 	return run(child);
 }
 
+/* --- mount -o remount -------------------------------------------------------------------------- */
+
+static const struct {
+	const char *word;
+	unsigned long set, clear;
+} words[] = {
+	{"suid", 0, MS_NOSUID},
+	{"nosuid", MS_NOSUID, 0},
+	{"dev", 0, MS_NODEV},
+	{"nodev", MS_NODEV, 0},
+	{"exec", 0, MS_NOEXEC},
+	{"noexec", MS_NOEXEC, 0},
+	{"sync", MS_SYNCHRONOUS, 0},
+	{"dirsync", MS_DIRSYNC, 0},
+};
+
+/* As libfuse mounts: without set-user-ID programs and devices, unless they are asked for. */
+static unsigned long flags_of(const struct kr_mount_options *options)
+{
+	KR_AUTO_FREE char *list = kr_xstrdup(options->fuse_options ? options->fuse_options : "");
+	unsigned long flags = MS_NOSUID | MS_NODEV | (options->read_only ? MS_RDONLY : 0);
+	char *rest = NULL;
+
+	for (char *word = strtok_r(list, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+		for (size_t i = 0; i < KR_ARRAY_SIZE(words); i++)
+			if (strcmp(word, words[i].word) == 0)
+				flags = (flags | words[i].set) & ~words[i].clear;
+	}
+	return flags;
+}
+
+static int change_flags(const struct kr_mounted *mounted, const struct kr_mount_options *options)
+{
+	if (strcmp(mounted->source, options->source) != 0)
+		return kr_fail(-EINVAL, "cannot remount %s: %s is mounted there, not %s", mounted->path,
+			mounted->source, options->source);
+	if (mount(NULL, mounted->path, NULL, MS_REMOUNT | flags_of(options), NULL) == 0)
+		return 0;
+	return kr_fail_errno(-errno, "cannot remount %s%s", mounted->path,
+		errno == EBUSY         ? " read-only while files are open for writing" :
+			errno == EPERM ? " (only root can)" :
+					 "");
+}
+
+/* The mount on options->mount_point becomes ro or rw, and suid, dev, exec, sync, dirsync and their opposites, as the
+ * options say (what they do not say is as for a new mount). -errno with a sentence: nothing of ours there, another
+ * source, files open for writing (EBUSY), not root. Never touches what is mounted, so it does not wait for the daemon,
+ * but for the kernel's own flush of it. */
+static int remount(const struct kr_mount_options *options)
+{
+	KR_AUTO_FREE char *plain = kr_plain_path(options->mount_point);
+	struct kr_mounted mounted = {0};
+	int err;
+
+	if (kr_mounted_find(plain, true, &mounted) < 0)
+		return kr_fail(-EINVAL, "cannot remount %s: no mount of kairanfs is there", plain);
+	err = change_flags(&mounted, options);
+	kr_mounted_fini(&mounted);
+	return err;
+}
+
 int main(int argc, char **argv)
 {
 	static struct kr_mount_options options;
@@ -195,7 +256,7 @@ int main(int argc, char **argv)
 	result = kr_mount_options_parse(argc, argv, &options);
 	kr_log_init("kairanfs", options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
 	if (result == 0 && options.remount) {
-		result = kr_remount(&options);
+		result = remount(&options);
 		result = result < 0 ? result : 1;
 	}
 	if (result == 0 && options.strictatime)

@@ -11,10 +11,10 @@
 #include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 

@@ -1,43 +1,84 @@
-/* See serve.h.  A mount from the moment when it is made (serve_make.c) until its parts are taken down, in reverse.
+/* See serve.h.  A mount from the making of its parts until they are taken down, in reverse.
  *
- * The main thread makes, waits and unmakes; kr-loop does the protocol; its workers (kernel.c) take the kernel's
+ * The main thread makes what blocks (journal, cache, the kernel's side), waits and unmakes.  What belongs to the loop is
+ * made there, while the main thread waits.  kr-loop does the protocol; its workers (kernel.c) take the kernel's
  * requests. The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a
  * signal comes: then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
  */
 #include "fuse/daemon/serve.h"
 
+#include <errno.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "fuse/names/lookup_prefetch.h"
 #include "fuse/ops/batch.h"
-#include "fuse/readcache/prefetch.h"
+#include "fuse/file/prefetch.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/daemon/control.h"
 #include "fuse/names/dir_fsync.h"
+#include "fuse/session/session.h"
 #include "fuse/writeback/drain.h"
 #include "fuse/file/file.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
-#include "fuse/ops/kernel.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/daemon/kernel.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
 #include "fuse/names/attr_cache.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
-#include "fuse/daemon/serve_priv.h"
+#include "fuse/writeback/flush.h"
+#include "common/base/privilege.h"
+#include "fuse/readcache/stage.h"
 
-enum { LATE_DRAIN_MS = 2000 };
+enum { LATE_DRAIN_MS = 2000, OPS_TICK_MS = 200 };
+
+enum { SIGNALS = 3 };
+
+struct kr_serve {
+	struct kr_mount mount;
+	struct kr_session_hooks hooks;
+	struct kr_kernel *kernel; /* NULL: only the journal is replayed */
+	bool replay_only;
+	json_t *before; /* then: what the journal held */
+	struct kr_recovery recovery;
+
+	/* Loop thread. */
+	uv_signal_t signals[SIGNALS];
+	uv_timer_t ops_tick;
+	struct kr_drain *drain;
+
+	/* What the loop tells the main thread. */
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	bool said_hello, live, drained, finished; /* guarded by lock */
+	_Atomic bool interrupted;                 /* by a signal before it was live */
+	int hello_err;
+	char hello_reason[512];
+};
+
+/* What runs in the loop thread while the main thread waits for it. */
+struct kr_step {
+	struct kr_serve *serve;
+	int err;
+	char reason[512];
+	json_t *status;
+};
 
 /* --- the loop tells the main thread ----------------------------------------------------------- */
 
-void kr_serve_tell(struct kr_serve *serve, bool *flag)
+/* The loop says, and the main thread waits for, one of the flags. */
+static void tell(struct kr_serve *serve, bool *flag)
 {
 	pthread_mutex_lock(&serve->lock);
 	*flag = true;
@@ -45,7 +86,7 @@ void kr_serve_tell(struct kr_serve *serve, bool *flag)
 	pthread_mutex_unlock(&serve->lock);
 }
 
-void kr_serve_wait(struct kr_serve *serve, const bool *flag)
+static void wait_until(struct kr_serve *serve, const bool *flag)
 {
 	pthread_mutex_lock(&serve->lock);
 	while (!*flag)
@@ -58,7 +99,7 @@ static void on_drained(void *context)
 	struct kr_serve *serve = context;
 
 	serve->drain = NULL;
-	kr_serve_tell(serve, &serve->drained);
+	tell(serve, &serve->drained);
 	kr_kernel_wake(serve->kernel);
 }
 
@@ -66,15 +107,17 @@ static void on_goodbye(void *context)
 {
 	struct kr_serve *serve = context;
 
-	kr_serve_tell(serve, &serve->finished);
+	tell(serve, &serve->finished);
 }
 
-void kr_step_keep_reason(struct kr_step *step)
+/* At the end of such a function: the reason of its error goes over to the other thread. */
+static void keep_reason(struct kr_step *step)
 {
 	snprintf(step->reason, sizeof(step->reason), "%s", step->err < 0 ? kr_fail_reason() : "");
 }
 
-int kr_serve_in_loop(struct kr_serve *serve, void (*fn)(void *context))
+/* Runs FN (a struct kr_step is its context) in the loop thread; its error and reason become ours. */
+static int in_loop(struct kr_serve *serve, void (*fn)(void *context))
 {
 	struct kr_step step = {.serve = serve};
 
@@ -89,7 +132,8 @@ static void look_in_loop(void *context)
 	step->status = kr_flusher_status(step->serve->mount.flusher);
 }
 
-json_t *kr_serve_look(struct kr_serve *serve)
+/* What is not on the server, as JSON; owned by the caller. */
+static json_t *look(struct kr_serve *serve)
 {
 	struct kr_step step = {.serve = serve};
 
@@ -115,8 +159,8 @@ static void on_signal(uv_signal_t *handle, int number)
 
 	if (!serve->live) { /* not yet mounted for anybody: make() gives up */
 		serve->interrupted = true;
-		kr_serve_tell(serve, &serve->said_hello);
-		kr_serve_tell(serve, &serve->live);
+		tell(serve, &serve->said_hello);
+		tell(serve, &serve->live);
 	} else if (number == SIGHUP && !serve->mount.options->foreground && !serve->mount.options->replay) {
 		/* No terminal is left that could have been closed, and who rotates logs means no end by it. */
 		kr_log_info("SIGHUP: there is nothing to read again (SIGTERM unmounts)");
@@ -130,18 +174,281 @@ static void on_signal(uv_signal_t *handle, int number)
 	}
 }
 
-void kr_serve_watch_signals(struct kr_serve *serve)
+static void on_tick(uv_timer_t *timer)
 {
-	static const int numbers[KR_SERVE_SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
+	struct kr_serve *serve = timer->data;
+
+	kr_ops_tick(&serve->mount);
+}
+
+static void watch_signals(struct kr_serve *serve)
+{
+	static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 	struct sigaction former;
 	bool nohup = sigaction(SIGHUP, NULL, &former) == 0 && former.sa_handler == SIG_IGN;
 
-	for (int i = 0; i < KR_SERVE_SIGNALS; i++) {
+	for (int i = 0; i < SIGNALS; i++) {
 		uv_signal_init(serve->mount.loop, &serve->signals[i]);
 		serve->signals[i].data = serve;
 		if (numbers[i] != SIGHUP || !nohup)
 			uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
 	}
+	uv_timer_init(serve->mount.loop, &serve->ops_tick);
+	serve->ops_tick.data = serve;
+	uv_timer_start(&serve->ops_tick, on_tick, OPS_TICK_MS, OPS_TICK_MS);
+}
+
+/* --- making: the parts, in the order of mount.h's fields --------------------------------------- */
+
+static void on_refused(struct kr_mount *mount)
+{
+	struct kr_serve *serve = KR_CONTAINER_OF(mount, struct kr_serve, mount);
+
+	atomic_store(&mount->drain_deadline_ns, 1);
+	if (serve->drain)
+		kr_drain_hurry(serve->drain);
+	tell(serve, &serve->live);
+}
+
+static void on_hello(void *context, int err)
+{
+	struct kr_serve *serve = context;
+
+	serve->hello_err = err;
+	snprintf(serve->hello_reason, sizeof(serve->hello_reason), "%s", err < 0 ? kr_fail_reason() : "");
+	tell(serve, &serve->said_hello);
+}
+
+static void on_live(void *context)
+{
+	struct kr_serve *serve = context;
+
+	tell(serve, &serve->live);
+}
+
+static void hop_listen(struct kr_mount *mount, const char *host, uint16_t *ret_port)
+{
+	if (kr_hops_listen(mount->hops, host, &mount->options->ring_ports, ret_port) < 0)
+		kr_log_warn(
+			"cannot listen for other nodes: %s; until the next connection to the server they pull nothing from here",
+			kr_fail_reason());
+}
+
+static void hop_identify(struct kr_mount *mount)
+{
+	const struct kr_session_facts *facts = kr_session_facts(mount->session);
+
+	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security,
+		facts->lease_ms);
+}
+
+static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns)
+{
+	return kr_dir_fsync_booted(mount->dir_syncs, heard_ns, now_ns);
+}
+
+static void on_answer(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
+{
+	kr_attr_cache_learn(mount, type, fields, length, err, reply, flags, asked_ns, heard_ns);
+	if (err == 0)
+		kr_dir_fsync_answered(mount->dir_syncs, type, fields, length, reply, heard_ns);
+}
+
+static const struct kr_rpc_hooks rpc_hooks = {
+	.begun = kr_attr_cache_change_begin, .answered = on_answer, .ended = kr_attr_cache_change_end};
+
+static void tell_backlog(struct kr_mount *mount, struct kr_backlog_request *ret)
+{
+	struct kr_flusher_left left;
+
+	if (!mount->flusher)
+		return;
+	kr_flusher_left(mount->flusher, &left);
+	*ret = (struct kr_backlog_request){.unflushed = left.dirty, .refused = left.refused + left.orphaned};
+}
+
+static void make_protocol(void *context)
+{
+	struct kr_step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+
+	watch_signals(step->serve);
+	step->err = kr_rpc_new(mount, &mount->options->server, &mount->rpc);
+	if (step->err == 0) {
+		kr_rpc_set_hooks(mount->rpc, &rpc_hooks);
+		kr_attr_cache_start(mount);
+	}
+	if (step->err == 0)
+		step->err = kr_session_new(mount, &mount->session);
+	if (step->err == 0)
+		step->err = kr_hops_new(mount, &mount->hops);
+	if (step->err == 0) {
+		step->serve->hooks = *kr_recovery_hooks();
+		step->serve->hooks.listen = hop_listen;
+		step->serve->hooks.identify = hop_identify;
+		step->serve->hooks.backlog = tell_backlog;
+		step->serve->hooks.booted = on_boot;
+		step->serve->hooks.disconnected = kr_attr_cache_clear;
+		step->serve->hooks.refused = on_refused;
+		kr_session_set_hooks(mount->session, &step->serve->hooks);
+		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);
+	}
+	keep_reason(step);
+}
+
+static int say_hello(struct kr_serve *serve)
+{
+	int err = in_loop(serve, make_protocol);
+
+	if (err < 0)
+		return err;
+	wait_until(serve, &serve->said_hello);
+	if (serve->interrupted)
+		return kr_fail(-EINTR, "interrupted by a signal");
+	return serve->hello_err < 0 ? kr_fail(serve->hello_err, "%s", serve->hello_reason) : 0;
+}
+
+static void on_journal_space(void *context)
+{
+	struct kr_mount *mount = context;
+
+	if (mount->files)
+		kr_files_space(mount->files);
+}
+
+/* What is only cached goes before a write fails. */
+static bool drop_cached(void *context, uint64_t bytes)
+{
+	struct kr_mount *mount = context;
+
+	return mount->cache && kr_cache_make_room(mount->cache, bytes);
+}
+
+/* Journal, cache and inodes: blocking, so in the main thread. */
+static int open_local(struct kr_serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+	const struct kr_session_facts *facts = kr_session_facts(mount->session);
+	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
+		.incarnation = kr_local_incarnation(mount->local),
+		.max = mount->options->journal_max,
+		.server_instance = facts->instance,
+		.on_space = on_journal_space,
+		.make_room = drop_cached,
+		.context = mount};
+	int err = kr_local_bind(mount->local, facts->export_id);
+
+	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));
+	memcpy(journal.server_boot, facts->boot_id, sizeof(journal.server_boot));
+	memcpy(journal.node_id, kr_local_node_id(mount->local), sizeof(journal.node_id));
+	if (err == 0)
+		err = kr_journal_open(&journal, &serve->recovery, &mount->journal);
+	if (err == 0)
+		err = kr_cache_new(
+			kr_local_fd(mount->local), facts->export_id, mount->options->cache_max, &mount->cache);
+	if (err == 0)
+		err = kr_inodes_new(&facts->root, &mount->inodes);
+	return err;
+}
+
+static void make_files(void *context)
+{
+	struct kr_step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+
+	kr_locks_init(mount);
+	step->err = kr_files_new(mount, &kr_flush_hooks, &mount->files);
+	if (step->err == 0)
+		step->err = kr_stages_init(mount);
+	if (step->err == 0)
+		step->err = kr_flusher_new(mount, &mount->flusher);
+	if (step->err == 0)
+		step->err = kr_files_start(mount->files);
+	if (step->err == 0)
+		mount->prefetches = kr_prefetches_new(mount);
+	if (step->err == 0)
+		step->err = kr_recover(mount, &step->serve->recovery);
+	keep_reason(step);
+}
+
+static void begin_session(void *context)
+{
+	struct kr_step *step = context;
+
+	kr_session_begin(step->serve->mount.session, on_live, step->serve);
+}
+
+static void make_control(void *context)
+{
+	struct kr_step *step = context;
+	struct kr_mount *mount = &step->serve->mount;
+	unsigned dev_major, dev_minor;
+
+	kr_kernel_device(step->serve->kernel, &dev_major, &dev_minor);
+	step->err = kr_control_new(mount, dev_major, dev_minor, &mount->control);
+	keep_reason(step);
+}
+
+static int make_mount(struct kr_serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+	int err = kr_kernel_new(mount, &serve->kernel);
+
+	if (err == 0) {
+		mount->fuse = kr_kernel_fuse(serve->kernel);
+		err = kr_notifier_new(mount->fuse, &mount->notifier);
+	}
+	if (err == 0)
+		err = kr_notifier_new(mount->fuse, &mount->shrink_notifier);
+	if (err == 0)
+		err = in_loop(serve, make_control);
+	return err;
+}
+
+/* What a mount of root's keeps of his privileges. */
+static const struct kr_capability kept[] = {
+	{CAP_SYS_ADMIN, "to mount, and to unmount at the end"},
+	{CAP_DAC_READ_SEARCH, "to find the mount point, and the key file again, wherever they lie"},
+	{CAP_SYS_PTRACE, "to learn the groups of callers where /proc hides processes (hidepid)"},
+	{CAP_IPC_LOCK, "secrets are locked into memory"},
+};
+
+/* A mount of an ordinary user's has no privileges; it needs fusermount3, which has, at both ends. */
+static void give_up_privileges(void)
+{
+	if (geteuid() != 0)
+		return;
+	kr_capabilities_keep(kept, KR_ARRAY_SIZE(kept));
+	kr_privileges_freeze();
+	kr_syscalls_forbid(true, true);
+}
+
+/* All parts; 0, or the error of the first that could not be made (kr_serve's unmaking takes the others down). */
+static int make(struct kr_serve *serve)
+{
+	struct kr_mount *mount = &serve->mount;
+	int err;
+
+	give_up_privileges();
+	err = kr_loop_new(&mount->kr_loop);
+	if (err < 0)
+		return err;
+	mount->loop = kr_loop_uv(mount->kr_loop);
+	err = say_hello(serve);
+	if (err == 0)
+		err = open_local(serve);
+	if (err == 0)
+		err = in_loop(serve, make_files);
+	if (err == 0 && serve->replay_only)
+		serve->before = look(serve);
+	else if (err == 0)
+		err = make_mount(serve);
+	if (err == 0)
+		err = in_loop(serve, begin_session);
+	if (err == 0 && serve->kernel)
+		err = kr_kernel_start(serve->kernel);
+	return err;
 }
 
 /* --- unmaking --------------------------------------------------------------------------------- */
@@ -176,11 +483,11 @@ static bool drain_and_part(struct kr_serve *serve)
 {
 	bool all;
 
-	kr_serve_in_loop(serve, start_last_drain);
-	kr_serve_wait(serve, &serve->drained);
+	in_loop(serve, start_last_drain);
+	wait_until(serve, &serve->drained);
 	all = kr_drain_report(&serve->mount);
-	kr_serve_in_loop(serve, start_goodbye);
-	kr_serve_wait(serve, &serve->finished);
+	in_loop(serve, start_goodbye);
+	wait_until(serve, &serve->finished);
 	return all;
 }
 
@@ -190,7 +497,7 @@ static void stop_protocol(void *context)
 	struct kr_mount *mount = &step->serve->mount;
 
 	kr_control_free(mount->control);
-	kr_prefetches_free(mount->brings);
+	kr_prefetches_free(mount->prefetches);
 	if (mount->flusher)
 		kr_flusher_stop(mount->flusher);
 	if (mount->files)
@@ -204,8 +511,9 @@ static void stop_protocol(void *context)
 	kr_locks_fini(mount);
 	kr_session_free(mount->session);
 	kr_rpc_free(mount->rpc);
-	for (int i = 0; i < KR_SERVE_SIGNALS; i++)
+	for (int i = 0; i < SIGNALS; i++)
 		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
+	uv_close((uv_handle_t *)&step->serve->ops_tick, NULL);
 }
 
 static void unmake(struct kr_serve *serve)
@@ -214,9 +522,9 @@ static void unmake(struct kr_serve *serve)
 
 	kr_kernel_stop(serve->kernel);
 	if (mount->kr_loop)
-		kr_serve_in_loop(serve, stop_protocol);
+		in_loop(serve, stop_protocol);
 	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
-	kr_notifier_free(mount->cut_notifier);
+	kr_notifier_free(mount->shrink_notifier);
 	kr_loop_free(mount->kr_loop);
 	kr_flusher_free(mount->flusher);
 	kr_files_free(mount->files);
@@ -226,8 +534,8 @@ static void unmake(struct kr_serve *serve)
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
 	kr_dir_fsync_free(mount->dir_syncs);
-	kr_lookup_prefetch_free(mount->ahead);
-	kr_attr_cache_free(mount->notes);
+	kr_lookup_prefetch_free(mount->lookup_prefetch);
+	kr_attr_cache_free(mount->attr_cache);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
 }
@@ -239,8 +547,8 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.options = options;
 	serve->mount.local = local;
 	serve->mount.batches = kr_batches_new();
-	serve->mount.notes = kr_attr_cache_new();
-	serve->mount.ahead = kr_lookup_prefetch_new();
+	serve->mount.attr_cache = kr_attr_cache_new();
+	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
@@ -248,16 +556,6 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	pthread_mutex_init(&serve->lock, NULL);
 	pthread_cond_init(&serve->changed, NULL);
 	return serve;
-}
-
-void kr_serve_refused(struct kr_mount *mount)
-{
-	struct kr_serve *serve = KR_CONTAINER_OF(mount, struct kr_serve, mount);
-
-	atomic_store(&mount->drain_deadline_ns, 1);
-	if (serve->drain)
-		kr_drain_hurry(serve->drain);
-	kr_serve_tell(serve, &serve->live);
 }
 
 /* Until the server has judged all that there is, or the time is over. */
@@ -283,12 +581,12 @@ int kr_serve_replay(
 
 	serve->replay_only = true;
 	drain_deadline(serve); /* the time begins now */
-	result = kr_serve_make(serve);
+	result = make(serve);
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
 		wait_for_replay(serve);
 		result = drain_and_part(serve) ? 0 : 1;
-		*ret_after = kr_serve_look(serve);
+		*ret_after = look(serve);
 		*ret_before = serve->before;
 		serve->before = NULL;
 	}
@@ -303,11 +601,11 @@ int kr_serve(
 {
 	struct kr_serve *serve = serve_new(options, local);
 	char reason[512];
-	int result = kr_serve_make(serve);
+	int result = make(serve);
 
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
-		kr_serve_wait(serve, &serve->live);
+		wait_until(serve, &serve->live);
 		if (!serve->interrupted && ready(context))
 			kr_kernel_wait(serve->kernel);
 		kr_kernel_stop(serve->kernel);

@@ -1,4 +1,4 @@
-/* The lives of files and their steps.  See file.h; the table of all: file_table.c.
+/* The table of files, their lives and their steps.  See file.h.
  *
  * References are counted under the table's lock, because a file may be found again while its last reference goes; it is
  * freed in the loop, when nobody has found it until then.
@@ -11,18 +11,17 @@
 
 #include "common/base/fault.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/file/handle.h"
+#include "fuse/journal/journal.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/session/fence.h"
+#include "fuse/file/shrink_notice.h"
+#include "fuse/base/waiter.h"
 
 static bool match_fid(const struct kr_table_link *link, const void *key)
 {
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, by_fid)->fid, key);
-}
-
-static uint64_t hash_fid(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
+	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->fid, key);
 }
 
 /* --- references ------------------------------------------------------------------------------- */
@@ -36,39 +35,39 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 
 	file->mount = mount;
 	file->fid = *fid;
-	file->step_task.fn = run_task;
-	file->free_task.fn = free_unused;
+	file->life.step_task.fn = run_task;
+	file->life.free_task.fn = free_unused;
 	pthread_mutex_init(&file->lock, NULL);
 	kr_lease_state_init(&file->holder);
 	kr_extent_map_init(&file->dirty);
 	file->changes = 1;
 	kr_list_init(&file->waiters);
-	kr_list_init(&file->gated);
-	kr_list_init(&file->handle_list);
-	kr_list_init(&file->recalls);
-	kr_link_init(&file->idle);
-	kr_link_init(&file->lingering);
-	kr_flush_init(&file->flush, file);
+	kr_list_init(&file->pages.parked);
+	kr_list_init(&file->open.list);
+	kr_list_init(&file->lease.recalls);
+	kr_link_init(&file->life.idle);
+	kr_link_init(&file->pages.lingering);
+	file->flush = file->mount->files->flush->make(file);
 	return file;
 }
 
 static struct kr_file *find(struct kr_mount *mount, const struct kr_fid *fid, bool may_make)
 {
 	struct kr_files *files = mount->files;
-	uint64_t hash = hash_fid(fid);
+	uint64_t hash = kr_fid_hash(fid);
 	struct kr_table_link *link;
 	struct kr_file *file = NULL;
 
 	KR_SCOPED_LOCK(&files->lock);
 	link = kr_table_find(&files->table, hash, match_fid, fid);
 	if (link) {
-		file = KR_CONTAINER_OF(link, struct kr_file, by_fid);
+		file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
 	} else if (may_make) {
 		file = make(mount, fid);
-		kr_table_insert(&files->table, &file->by_fid, hash);
+		kr_table_insert(&files->table, &file->life.by_fid, hash);
 	}
 	if (file)
-		file->references++;
+		file->life.references++;
 	return file;
 }
 
@@ -85,7 +84,7 @@ struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid)
 struct kr_file *kr_file_get(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->mount->files->lock);
-	file->references++;
+	file->life.references++;
 	return file;
 }
 
@@ -94,17 +93,17 @@ void kr_file_put(struct kr_file *file)
 	if (!file)
 		return;
 	KR_SCOPED_LOCK(&file->mount->files->lock);
-	assert(file->references > 0);
-	if (--file->references == 0)
-		kr_loop_post(file->mount->kr_loop, &file->free_task);
+	assert(file->life.references > 0);
+	if (--file->life.references == 0)
+		kr_loop_post(file->mount->kr_loop, &file->life.free_task);
 }
 
-void kr_file_destroy(struct kr_file *file)
+static void destroy(struct kr_file *file)
 {
 	kr_handles_abandon(file);
 	kr_recall_forget(file);
 	kr_stage_free(file->stage);
-	kr_flush_fini(&file->flush);
+	file->mount->files->flush->free(file);
 	kr_extent_map_fini(&file->dirty);
 	kr_journal_file_free(file->journal_file);
 	pthread_mutex_destroy(&file->lock);
@@ -113,26 +112,221 @@ void kr_file_destroy(struct kr_file *file)
 
 static void free_unused(struct kr_task *task)
 {
-	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, free_task);
+	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, life.free_task);
 	struct kr_files *files = file->mount->files;
 
 	pthread_mutex_lock(&files->lock);
-	if (file->references > 0) {
+	if (file->life.references > 0) {
 		pthread_mutex_unlock(&files->lock);
 		return;
 	}
-	kr_table_remove(&files->table, &file->by_fid);
+	kr_table_remove(&files->table, &file->life.by_fid);
 	pthread_mutex_unlock(&files->lock);
-	kr_loop_forget(file->mount->kr_loop, &file->free_task);
-	kr_file_destroy(file);
+	kr_loop_forget(file->mount->kr_loop, &file->life.free_task);
+	destroy(file);
+}
+
+/* --- the table of all files -------------------------------------------------------------------- */
+
+enum { TICK_MS = 100 };
+
+static void space_again(struct kr_task *task)
+{
+	struct kr_files *files = KR_CONTAINER_OF(task, struct kr_files, space_task);
+
+	kr_waiters_wake(&files->space);
+}
+
+int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, struct kr_files **ret_files)
+{
+	struct kr_files *files = kr_xcalloc(1, sizeof(*files));
+
+	files->mount = mount;
+	files->flush = flush;
+	pthread_mutex_init(&files->lock, NULL);
+	kr_table_init(&files->table);
+	kr_list_init(&files->idle);
+	kr_list_init(&files->space);
+	kr_list_init(&files->drops);
+	kr_list_init(&files->lingering);
+	kr_list_init(&files->notices);
+	files->space_task.fn = space_again;
+	*ret_files = files;
+	return 0;
+}
+
+static bool step_waited_for(struct kr_table_link *link, void *context)
+{
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
+
+	(void)context;
+	if (!kr_list_empty(&file->waiters) && !atomic_exchange(&file->life.stepping, true)) {
+		file->life.references++;
+		kr_loop_post(file->mount->kr_loop, &file->life.step_task);
+	}
+	return true;
+}
+
+/* What no event tells: that the mount is not fenced any more, that space will never come. */
+static void tick(uv_timer_t *timer)
+{
+	struct kr_files *files = timer->data;
+
+	if (kr_mount_fenced(files->mount))
+		return;
+	uv_timer_stop(timer);
+	pthread_mutex_lock(&files->lock);
+	kr_table_for_each(&files->table, step_waited_for, NULL);
+	pthread_mutex_unlock(&files->lock);
+	if (!kr_list_empty(&files->space))
+		kr_journal_try_again(files->mount->journal);
+	kr_waiters_wake(&files->space);
+}
+
+static void distrust(struct kr_file *file, void *context)
+{
+	(void)context;
+	pthread_mutex_lock(&file->lock);
+	kr_lease_state_distrust(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+/* A fenced mount must not go on serving out of the kernel's pages either. */
+static void on_fenced(struct kr_mount *mount)
+{
+	kr_files_for_each(mount->files, distrust, NULL);
+}
+
+/* While the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
+static void need_tick(struct kr_files *files)
+{
+	if (files->started && !files->stopped && !uv_is_active((uv_handle_t *)&files->tick_timer))
+		uv_timer_start(&files->tick_timer, tick, TICK_MS, TICK_MS);
+}
+
+int kr_files_start(struct kr_files *files)
+{
+	uv_timer_init(files->mount->loop, &files->tick_timer);
+	files->tick_timer.data = files;
+	kr_recall_start(files);
+	files->started = true;
+	return kr_fence_start(files->mount, on_fenced, &files->fence);
+}
+
+void kr_files_stop(struct kr_files *files)
+{
+	if (!files->started || files->stopped)
+		return;
+	files->stopped = true;
+	kr_loop_forget(files->mount->kr_loop, &files->space_task);
+	uv_close((uv_handle_t *)&files->tick_timer, NULL);
+	kr_fence_stop(files->fence);
+	kr_recall_stop(files);
+}
+
+static bool destroy_one(struct kr_table_link *link, void *context)
+{
+	struct kr_files *files = context;
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
+
+	kr_table_remove(&files->table, link);
+	destroy(file);
+	return true;
+}
+
+void kr_files_free(struct kr_files *files)
+{
+	if (!files)
+		return;
+	kr_shrink_notices_free(files);
+	kr_table_for_each(&files->table, destroy_one, files);
+	kr_table_fini(&files->table);
+	pthread_mutex_destroy(&files->lock);
+	free(files);
+}
+
+struct walk {
+	struct kr_file **all;
+	size_t count;
+};
+
+static bool collect_one(struct kr_table_link *link, void *context)
+{
+	struct walk *walk = context;
+	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
+
+	file->life.references++;
+	walk->all[walk->count++] = file;
+	return true;
+}
+
+void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context)
+{
+	struct walk walk = {0};
+
+	pthread_mutex_lock(&files->lock);
+	walk.all = kr_xcalloc(files->table.count + 1, sizeof(*walk.all));
+	kr_table_for_each(&files->table, collect_one, &walk);
+	pthread_mutex_unlock(&files->lock);
+	for (size_t i = 0; i < walk.count; i++) {
+		visit(walk.all[i], context);
+		kr_file_put(walk.all[i]);
+	}
+	free(walk.all);
+}
+
+void kr_files_space(struct kr_files *files)
+{
+	kr_loop_post(files->mount->kr_loop, &files->space_task);
+}
+
+void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter)
+{
+	kr_waiter_wait(waiter, &files->space);
+	need_tick(files);
+}
+
+static void step_file(struct kr_file *file, void *context)
+{
+	(void)context;
+	kr_file_step(file);
+}
+
+void kr_files_resumed(struct kr_files *files)
+{
+	files->generation++;
+	kr_files_for_each(files, step_file, NULL);
+	kr_files_space(files);
+}
+
+uint64_t kr_files_generation(const struct kr_files *files)
+{
+	return files->generation;
+}
+
+static bool count_one(struct kr_table_link *link, void *context)
+{
+	*(uint64_t *)context += KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->open.handles > 0;
+	return true;
+}
+
+void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open)
+{
+	uint64_t open = 0;
+
+	KR_SCOPED_LOCK(&files->lock);
+	kr_table_for_each(&files->table, count_one, &open);
+	*ret_files = files->table.count;
+	*ret_open = open;
 }
 
 /* --- how long a file is kept ------------------------------------------------------------------ */
 
 static void leave_lru(struct kr_file *file)
 {
-	if (kr_link_linked(&file->idle)) {
-		kr_list_remove(&file->idle);
+	if (kr_link_linked(&file->life.idle)) {
+		kr_list_remove(&file->life.idle);
 		file->mount->files->idle_count--;
 	}
 }
@@ -144,7 +338,7 @@ static void shrink_lru(struct kr_files *files)
 
 	if (files->idle_count <= KR_FILE_IDLE_MAX)
 		return;
-	oldest = KR_LIST_ENTRY(files->idle.head.next, struct kr_file, idle);
+	oldest = KR_LIST_ENTRY(files->idle.head.next, struct kr_file, life.idle);
 	leave_lru(oldest);
 	pthread_mutex_lock(&oldest->lock);
 	kr_lease_state_release(&oldest->holder, KR_LEASE_ALL);
@@ -156,10 +350,8 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
 {
 	struct kr_file *file = context;
 
-	(void)err;
-	(void)reply;
-	(void)data;
-	file->closing = 0;
+	(void)err, (void)reply, (void)data;
+	file->open.closing = 0;
 	kr_file_step(file);
 	kr_file_put(file);
 }
@@ -168,21 +360,22 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
  * waits until the bytes are flushed, so that an unlinked file stays until then. */
 static void send_close(struct kr_file *file, bool dirty)
 {
-	uint32_t used = file->handles + file->opening;
+	uint32_t used = file->open.handles + file->open.opening;
 	struct kr_close_request request = {.file = file->fid};
 
-	if (file->closing || file->opens <= used || (dirty && used == 0))
+	if (file->open.closing || file->open.count <= used || (dirty && used == 0))
 		return;
-	request.count = file->opens - used;
-	file->opens = used;
-	file->closing = request.count;
+	request.count = file->open.count - used;
+	file->open.count = used;
+	file->open.closing = request.count;
 	kr_rpc_call(file->mount->rpc, KR_MSG_CLOSE, &request, NULL, 0, KR_RPC_HARD, closed, kr_file_get(file));
 }
 
 /* Decides at the end of a step whether there is a reason to keep the file. */
 static void settle(struct kr_file *file)
 {
-	bool flushing = kr_flush_busy(file), used = file->handles || file->opening || !kr_list_empty(&file->waiters);
+	bool flushing = file->mount->files->flush->is_busy(file),
+	     used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
 	bool dirty, idle, only_held, keep;
 
 	(void)KR_FAULT("file.settle");
@@ -197,18 +390,18 @@ static void settle(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 
 	send_close(file, dirty);
-	keep = used || file->opens || file->closing || flushing || !idle || file->drop;
-	if (keep && !file->resident) {
-		file->resident = true;
+	keep = used || file->open.count || file->open.closing || flushing || !idle || file->pages.drop;
+	if (keep && !file->life.resident) {
+		file->life.resident = true;
 		kr_file_get(file);
-	} else if (!keep && file->resident) {
-		file->resident = false;
+	} else if (!keep && file->life.resident) {
+		file->life.resident = false;
 		kr_file_put(file);
 	}
 	if (used || flushing || !only_held) {
 		leave_lru(file);
-	} else if (!kr_link_linked(&file->idle)) {
-		kr_list_append(&file->mount->files->idle, &file->idle);
+	} else if (!kr_link_linked(&file->life.idle)) {
+		kr_list_append(&file->mount->files->idle, &file->life.idle);
 		file->mount->files->idle_count++;
 		shrink_lru(file->mount->files);
 	}
@@ -218,97 +411,80 @@ static void settle(struct kr_file *file)
 
 static void tell_flusher(struct kr_file *file)
 {
-	bool can, could = file->could_flush, dirty;
+	bool can, could = file->lease.could_flush, dirty;
 
 	pthread_mutex_lock(&file->lock);
 	can = kr_lease_state_may_flush(&file->holder) && !kr_mount_fenced(file->mount);
 	dirty = file->holder.dirty;
 	pthread_mutex_unlock(&file->lock);
-	file->could_flush = can;
+	file->lease.could_flush = can;
 	if (can && !could && dirty)
-		kr_flush_step(file);
-}
-
-/* Each waiter once; those that wait again come to the end of the file's list. */
-static void wake_waiters(struct kr_file *file)
-{
-	struct kr_list woken;
-	struct kr_link *link;
-
-	kr_list_init(&woken);
-	while ((link = kr_list_pop(&file->waiters)))
-		kr_list_append(&woken, link);
-	while ((link = kr_list_pop(&woken))) {
-		struct kr_file_waiter *waiter = KR_LIST_ENTRY(link, struct kr_file_waiter, link);
-
-		waiter->wake(waiter);
-	}
+		file->mount->files->flush->step(file);
 }
 
 void kr_file_run(struct kr_file *file)
 {
-	if (file->running) {
+	if (file->life.running) {
 		kr_file_step(file);
 		return;
 	}
 	kr_file_get(file);
-	file->running = true;
+	file->life.running = true;
 	kr_lease_note_flush(file);
 	kr_lease_act(file);
-	file->needs = 0;
-	wake_waiters(file);
-	file->lease_error = 0;
+	file->lease.needs = 0;
+	kr_waiters_wake(&file->waiters);
+	file->lease.error = 0;
 	kr_lease_note_flush(file);
 	kr_lease_act(file);
 	tell_flusher(file);
-	file->running = false;
+	file->life.running = false;
 	settle(file);
 	kr_file_put(file);
 }
 
 static void run_task(struct kr_task *task)
 {
-	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, step_task);
+	struct kr_file *file = KR_CONTAINER_OF(task, struct kr_file, life.step_task);
 
-	atomic_store(&file->stepping, false);
+	atomic_store(&file->life.stepping, false);
 	kr_file_run(file);
 	kr_file_put(file);
 }
 
 void kr_file_step(struct kr_file *file)
 {
-	if (atomic_exchange(&file->stepping, true))
+	if (atomic_exchange(&file->life.stepping, true))
 		return;
 	kr_file_get(file);
-	kr_loop_post(file->mount->kr_loop, &file->step_task);
+	kr_loop_post(file->mount->kr_loop, &file->life.step_task);
 }
 
 void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter)
 {
-	kr_list_remove(&waiter->link);
-	kr_list_append(&file->waiters, &waiter->link);
+	kr_waiter_wait(&waiter->waiter, &file->waiters);
 	if (kr_mount_fenced(file->mount))
-		kr_files_need_tick(file->mount->files);
+		need_tick(file->mount->files);
 }
 
 void kr_file_unwait(struct kr_file_waiter *waiter)
 {
-	kr_list_remove(&waiter->link);
+	kr_list_remove(&waiter->waiter.link);
 }
 
 void kr_file_need(struct kr_file *file, uint8_t kinds)
 {
-	file->needs |= kinds;
-	if (!file->running) {
-		file->running = true;
+	file->lease.needs |= kinds;
+	if (!file->life.running) {
+		file->life.running = true;
 		kr_lease_act(file);
-		file->running = false;
+		file->life.running = false;
 	}
 }
 
 int kr_file_lease_error(const struct kr_file *file)
 {
-	return file->lease_error;
+	return file->lease.error;
 }
 
 /* --- what is known of the file ---------------------------------------------------------------- */
@@ -326,9 +502,9 @@ static void refreshed(void *context, int err, const void *message, struct kr_buf
 	bool current = false;
 
 	(void)data;
-	file->refreshing = false;
+	file->lease.refreshing = false;
 	pthread_mutex_lock(&file->lock);
-	if (!err && file->changes == file->refresh_changes) {
+	if (!err && file->changes == file->lease.refresh_changes) {
 		file->base = reply->attr;
 		file->stale = false;
 		current = true;
@@ -338,7 +514,7 @@ static void refreshed(void *context, int err, const void *message, struct kr_buf
 	if (current && file->stage)
 		kr_stage_flushed(file->stage, 0, reply->attr.version, reply->attr.size, NULL);
 	if (err && err != -ECANCELED)
-		file->lease_error = err;
+		file->lease.error = err;
 	kr_file_run(file);
 	kr_file_put(file);
 }
@@ -347,28 +523,43 @@ void kr_file_refresh(struct kr_file *file)
 {
 	struct kr_getattr_request request = {.file = file->fid};
 
-	if (file->refreshing)
+	if (file->lease.refreshing)
 		return;
-	file->refreshing = true;
+	file->lease.refreshing = true;
 	pthread_mutex_lock(&file->lock);
-	file->refresh_changes = file->changes;
+	file->lease.refresh_changes = file->changes;
 	pthread_mutex_unlock(&file->lock);
 	kr_rpc_call(file->mount->rpc, KR_MSG_GETATTR, &request, NULL, 0, 0, refreshed, kr_file_get(file));
+}
+
+static void stage_outdated(struct kr_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	file->stale = true;
+	pthread_mutex_unlock(&file->lock);
+	kr_file_step(file);
+}
+
+bool kr_file_make_stage(struct kr_file *file)
+{
+	static const struct kr_stage_hooks hooks = {.changed = kr_file_step, .outdated = stage_outdated};
+	struct kr_stage *stage;
+
+	if (file->stage)
+		return true;
+	stage = kr_stage_new(file->mount, file, &file->fid, &hooks);
+	pthread_mutex_lock(&file->lock);
+	file->stage = stage;
+	pthread_mutex_unlock(&file->lock);
+	return stage != NULL;
 }
 
 struct kr_stage *kr_file_stage(struct kr_file *file)
 {
 	uint64_t version, size;
 
-	if (!file->stage) {
-		struct kr_stage *stage = kr_stage_new(file->mount, file, &file->fid);
-
-		if (!stage)
-			return NULL;
-		pthread_mutex_lock(&file->lock);
-		file->stage = stage;
-		pthread_mutex_unlock(&file->lock);
-	}
+	if (!kr_file_make_stage(file))
+		return NULL;
 	pthread_mutex_lock(&file->lock);
 	version = file->base.version;
 	size = file->base.size;

@@ -1,15 +1,15 @@
-/* One file that this node reads or writes: its lease, its unflushed bytes, what is known of it under the lease.
+/* One file that this node reads or writes: its lease, its unflushed bytes, and its attributes under the lease.
  *
- * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease; idle files
- * keep READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX and give WRITE back.  Not per known
- * inode, and no descriptor.
+ * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease.  Idle files keep
+ * READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX, and give WRITE back.  A kr_file needs no
+ * descriptor.
  *
- * Threads: libfuse's workers take the lock for fast paths and never wait in them; everything else is the loop's.  Lock
- * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say who guards them:
- * [lock], or [loop] = loop thread only.
+ * Threads: libfuse's workers take the lock for fast paths and never wait in them; the loop does everything else.  Lock
+ * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say what guards them: [lock],
+ * or [loop] = loop thread only.
  *
- * Waiting: an op that waits for a change of the file is on `waiters`; a step wakes them all, and each looks again at
- * what it needs.  So no wake-up is lost, and nobody is woken with a promise.
+ * Waiting: a request that waits for a change of the file is on `waiters`.  A step wakes all waiters, and each looks again
+ * at what it needs: so no wake-up is lost.
  */
 #ifndef KR_FUSE_FILE_H
 #define KR_FUSE_FILE_H
@@ -21,12 +21,15 @@
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
-#include "fuse/writeback/flush.h"
 #include "fuse/file/lease_state.h"
 #include "fuse/base/loop.h"
+#include "fuse/base/waiter.h"
 
 struct kr_mount;
-struct kr_op;
+struct kr_flush;
+struct kr_flush_hooks;
+struct kr_flush_reply;
+struct kr_journal_file;
 struct kr_stage;
 struct kr_files;
 struct kr_file;
@@ -35,79 +38,95 @@ struct kr_file_locks;
 
 enum { KR_FILE_IDLE_MAX = 4096, KR_FILE_THROUGH_MS = 2, KR_FILE_LINGER_MS = 2 };
 
-/* Something that waits for a change of the file; zeroed but for `wake`. */
+/* Something that waits for a change of the file; zeroed but for waiter.wake. */
 struct kr_file_waiter {
-	struct kr_link link;
-	void (*wake)(struct kr_file_waiter *waiter); /* loop thread; taken off the list before; may wait again */
-	bool asked;                                  /* file.c's: a flush has been asked for it... */
-	uint32_t error_count;                        /* ... when so many had failed */
-	uint64_t seq;                                /* ... and it is to cover this write */
+	struct kr_waiter waiter;
+	bool asked;           /* file_attr.c's: a flush has been asked for it... */
+	uint32_t error_count; /* ... when so many had failed */
+	uint64_t seq;         /* ... and it is to cover this write */
+};
+
+/* How a file is found and kept: file.c. */
+struct kr_file_life {
+	struct kr_table_link by_fid; /* the files table's */
+	struct kr_link idle;         /* [loop] in the LRU */
+	uint32_t references;         /* guarded by the table's lock */
+	atomic_bool stepping;        /* a step is posted */
+	struct kr_task step_task, free_task;
+	bool running;  /* [loop] inside a step */
+	bool resident; /* [loop] the table keeps a reference: there is something to keep */
+};
+
+/* What the kernel has of the file in its page cache: recall.c, and who reads and writes. */
+struct kr_file_pages {
+	uint32_t mappable;         /* [lock] handles through which programs may have mapped it for storing */
+	uint64_t given_ns;         /* [lock] when a page that programs may store into was last given to the kernel */
+	bool written;              /* [lock] pages of mappings have been written since they were last dropped... */
+	bool fruitless;            /* [lock] ... and that time they had not */
+	struct kr_list parked;     /* [loop] struct kr_parked_io */
+	struct kr_file_drop *drop; /* [loop] the invalidation under way */
+	struct kr_link lingering;  /* [loop] kr_files.lingering */
+};
+
+/* All [loop]. */
+struct kr_file_opens {
+	uint32_t count;      /* that the server counts: successful OPEN and CREATE minus CLOSE */
+	uint32_t closing;    /* of the CLOSE on its way */
+	uint32_t opening;    /* OPENs on their way */
+	uint32_t handles;    /* open here */
+	struct kr_list list; /* struct kr_handle */
+};
+
+/* What passes between the lease state, the server and who waits: lease.c.  All [loop]. */
+struct kr_file_lease {
+	uint8_t needs;          /* lease kinds that the waiters need */
+	int error;              /* the LEASE they waited for failed with this; only while they are woken */
+	struct kr_list recalls; /* RECALLs to be answered */
+	uint8_t reclaiming;     /* kinds that a RECLAIM asks for */
+	bool gone;              /* the server does not know it any more */
+	bool could_flush;       /* kr_file_may_flush, when last looked at */
+	bool doubted;           /* the log says: a flush was not taken for want of a lease */
+	bool refreshing;        /* GETATTR on its way, because of `stale` */
+	uint64_t flush_target;  /* what the flush of a recall has to reach */
+	uint32_t flush_errors;  /* refusals that the lease state knows of */
+	uint64_t refused_seq;   /* what is dirty up to here has been refused, and not been taken since */
+	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
+	uint64_t asked_generation;               /* kr_files_generation when LEASE was sent */
 };
 
 struct kr_file {
-	struct kr_table_link by_fid; /* the files table's */
-	struct kr_link idle;         /* [loop] in the LRU */
 	struct kr_mount *mount;
-	uint32_t references;  /* guarded by the table's lock */
-	atomic_bool stepping; /* a step is posted */
-	struct kr_task step_task, free_task;
 	struct kr_fid fid;
+	struct kr_file_life life;
 
 	pthread_mutex_t lock;
 	struct kr_lease_state holder; /* [lock] */
 	struct kr_attr base;        /* [lock] the server's attributes under the lease; exact under READ unless stale */
 	bool stale;                 /* [lock] base must be asked again before anything relies on it */
-	uint32_t mappable;          /* [lock] handles through which programs may have mapped it for storing */
-	uint64_t given_ns;          /* [lock] when a page that programs may store into was last given to the kernel */
-	bool page_written;          /* [lock] pages of mappings have been written since they were last dropped... */
-	bool fruitless;             /* [lock] ... and that time they had not */
+	uint64_t changes;           /* [lock] counts what makes attributes asked earlier outdated... */
+	uint64_t changed_ns;        /* [lock] ... and when that was last; 0: never */
 	struct kr_extent_map dirty; /* [lock] unflushed bytes: journal position and sequence number */
 	struct kr_time mtime;       /* [lock] of the last write among the dirty ones, by the server's clock */
 	uint64_t written_seq;       /* [lock] sequence number of the last write */
-	uint64_t changes;           /* [lock] counts what makes attributes asked earlier outdated... */
-	uint64_t changed_ns;        /* [lock] ... and when that was last; 0: never */
 	bool clear_suid;            /* [lock] a dirty write is by a caller who may not keep set-id bits */
 	uint32_t error_count;       /* [lock] failed flushes so far */
 	int error;                  /* [lock] the last one's errno, negative */
 	struct kr_journal_file *journal_file; /* [lock] the journal's; NULL before the first write */
 
-	struct kr_flush flush;  /* the flusher's; see there */
-	struct kr_stage *stage; /* set once, by the loop under lock; lives as long as the file */
-
-	atomic_bool locked; /* `locks` is there: set before a program knows of its lock */
-
-	/* All [loop]. */
-	struct kr_file_locks *locks; /* of locks.c; NULL: no program here has a lock or asks for one */
-	uint32_t opens;              /* that the server counts: successful OPEN and CREATE minus CLOSE */
-	uint32_t closing;            /* of the CLOSE on its way */
-	uint32_t handles;            /* open here */
-	struct kr_list handle_list;  /* struct kr_handle */
-	uint32_t opening;            /* OPENs on their way */
-	bool running;                /* inside a step */
-	bool resident;               /* the table keeps a reference: there is something to keep */
-	bool could_flush;            /* kr_file_may_flush, when last looked at */
-	bool gone;                   /* the server does not know it any more */
-	bool doubted;                /* said so: a flush was not taken for want of a lease */
-	uint8_t reclaiming;          /* kinds that a RECLAIM asks for */
-	bool refreshing;             /* GETATTR on its way, because of `stale` */
-	uint8_t needs;               /* lease kinds that the waiters need */
-	int lease_error;             /* the LEASE they waited for failed with this; only while they are woken */
-	struct kr_list waiters;      /* struct kr_file_waiter */
-	struct kr_list
-		gated; /* struct kr_pool_share_member: who may hold locks of kernel pages and waits for a lease */
-	struct kr_list recalls;    /* RECALLs to be answered */
-	struct kr_file_drop *drop; /* the invalidation under way */
-	struct kr_link lingering;  /* kr_files.lingering */
-	uint64_t flush_target;     /* what the flush of a recall has to reach */
-	uint32_t flush_errors;     /* refusals that the holder knows of */
-	uint64_t refused_seq;      /* what is dirty up to here has been refused, and not been taken since */
-	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
-	uint64_t asked_generation;
+	struct kr_file_pages pages;
+	struct kr_file_opens open;
+	struct kr_file_lease lease;
+	struct kr_list waiters;      /* [loop] struct kr_file_waiter */
+	struct kr_stage *stage;      /* set once, by the loop under lock; lives as long as the file */
+	struct kr_flush *flush;      /* the flusher's (fuse/writeback/flush.h); set once */
+	uint64_t flushed_seq;        /* [loop] all writes up to here are applied; the flusher sets it */
+	atomic_bool locked;          /* `locks` is there: set before a program knows of its lock */
+	struct kr_file_locks *locks; /* [loop] of locks.c; NULL: no program here has a lock or asks for one */
 };
 
 /* --- the table; one per mount (mount->files) -------------------------------------------------- */
 
-int kr_files_new(struct kr_mount *mount, struct kr_files **ret_files);
+int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, struct kr_files **ret_files);
 /* Loop thread, before the rpc stops: registers RECALL and QUERY, starts timers. */
 int kr_files_start(struct kr_files *files);
 /* Loop thread: gives up timers; run the loop before kr_files_free. */
@@ -118,15 +137,14 @@ void kr_files_free(struct kr_files *files);
 void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context);
 /* The journal has space again (kr_journal_options.on_space). Any thread. */
 void kr_files_space(struct kr_files *files);
-/* Loop thread: OP waits for space in the journal; it is also stepped now and then. */
-void kr_files_wait_space(struct kr_files *files, struct kr_op *op);
-/* Loop thread: counts the times that the session went on after a break; grants that cross one are not to be trusted. */
+/* Loop thread: WAITER waits for space in the journal; it is also woken now and then. */
+void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter);
+/* Loop thread: counts the times that the session went on after a break (kr_files_resumed); grants that cross one are not to be trusted. */
 uint64_t kr_files_generation(const struct kr_files *files);
+/* The session goes on: every file is stepped.  Loop thread. */
+void kr_files_resumed(struct kr_files *files);
 /* Files known, and how many of them open here, for status. Loop thread. */
 void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open);
-struct kr_session_hooks;
-/* What the session's recovery needs of the files (fuse/file/reclaim.c). */
-const struct kr_session_hooks *kr_files_session_hooks(void);
 
 /* --- one file --------------------------------------------------------------------------------- */
 
@@ -138,24 +156,23 @@ struct kr_file *kr_file_get(struct kr_file *file);
 /* Any thread, without the lock held. NULL is fine. */
 void kr_file_put(struct kr_file *file);
 
-/* Something about this file changed: its lease goes on and its waiters look again. Any thread, also under file->lock.
- */
+/* The file has changed: its lease goes on and its waiters look again.  Any thread, also under file->lock. */
 void kr_file_step(struct kr_file *file);
 /* Loop thread: the same at once (from inside a step: later). */
 void kr_file_run(struct kr_file *file);
 /* Loop thread. The waiter must be off (kr_file_unwait) before its memory goes. */
 void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter);
 void kr_file_unwait(struct kr_file_waiter *waiter);
-/* Loop thread, for a waiter that is waiting: it cannot go on without these lease kinds. */
+/* Loop thread: a waiter of the file cannot go on without these lease kinds. */
 void kr_file_need(struct kr_file *file, uint8_t kinds);
-/* What an op that waited for a lease must fail with; else 0. Loop thread, when woken. */
+/* What a waiter that waited for a lease must fail with; else 0.  Loop thread, when woken. */
 int kr_file_lease_error(const struct kr_file *file);
 /* Loop thread: the file's attributes must be asked again (`stale`); a step follows. */
 void kr_file_refresh(struct kr_file *file);
-/* Loop thread: the stage, made if there is none, live and set to what is known; READ is held and the caller inside. */
+/* Loop thread: the stage, made if there is none, live and at the known version.  The caller has entered under READ. */
 struct kr_stage *kr_file_stage(struct kr_file *file);
 
-/* Attributes that the server gave at some moment: kept if they are newer than what is known. [lock] held. */
+/* Keeps attributes that the server gave at some moment, if they are newer than the known ones.  [lock] held. */
 void kr_file_learn(struct kr_file *file, const struct kr_attr *attr);
 /* The end of the file as seen from here. [lock] held. */
 static inline uint64_t kr_file_end(const struct kr_file *file)
@@ -165,7 +182,7 @@ static inline uint64_t kr_file_end(const struct kr_file *file)
 struct kr_file_label {
 	char text[256];
 };
-/* Which file it is, for people: its path as the journal knows it, else its inode number. Borrows RET. Loop thread. */
+/* The file's name for messages: its path as the journal knows it, else its inode number.  Borrows RET.  Loop thread. */
 const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret);
 /* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
 struct kr_time kr_file_now(struct kr_mount *mount);
@@ -173,7 +190,7 @@ struct kr_time kr_file_now(struct kr_mount *mount);
 /* --- for the flusher -------------------------------------------------------------------------- */
 
 /* Whether bytes may go to the server now (WRITE is held, or READ is being recalled; not fenced). If not, the lease is
- * asked for, and kr_flush_step called when it is there. Loop thread. */
+ * asked for, and the flusher's `step` called when it is there. Loop thread. */
 bool kr_file_may_flush(struct kr_file *file);
 /* A flush of everything up to SEQ was applied, SENT are its extents: they leave `dirty`. Loop thread, lock not held. */
 void kr_file_flushed(
@@ -187,6 +204,12 @@ void kr_file_flush_failed(struct kr_file *file, int err);
  * rebuilt from the journal at mount, UNSTABLE, discarded. MTIME: of the last write; ERR: the errno to report to fsync
  * and close, 0: none. Any thread, lock not held. */
 void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err);
+
+/* The session is lost, and with it all leases; its RECALLs will not be answered.  Returns the lease kinds that RECLAIM is
+ * to ask for.  Loop thread. */
+uint8_t kr_file_session_lost(struct kr_file *file);
+/* RECLAIM of the file was answered with ERR and REPLY.  Loop thread. */
+void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
 
 /* --- for attributes and for operations that change the file at the server (file_attr.c) ------- */
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "fuse/file/file_priv.h"
+#include "fuse/journal/journal.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 
@@ -28,14 +29,9 @@ static void stage_flushed(struct kr_file *file, const struct kr_flush_reply *rep
 {
 	/* What is known of the base: its size belongs to its version. */
 	if (!file->stage && reply->base_version != 0 && file->base.version == reply->base_version) {
-		struct kr_stage *stage = kr_stage_new(file->mount, file, &file->fid);
-
-		if (!stage)
+		if (!kr_file_make_stage(file))
 			return;
-		kr_stage_learn(stage, file->base.version, file->base.size);
-		pthread_mutex_lock(&file->lock);
-		file->stage = stage;
-		pthread_mutex_unlock(&file->lock);
+		kr_stage_learn(file->stage, file->base.version, file->base.size);
 	}
 	if (file->stage)
 		kr_stage_flushed(file->stage, reply->base_version, reply->attr.version, reply->attr.size, sent);
@@ -84,7 +80,7 @@ void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
 	if (err) {
 		file->error_count++;
 		file->error = err;
-		file->flush_errors = file->error_count; /* the bytes themselves have not been refused */
+		file->lease.flush_errors = file->error_count; /* the bytes themselves have not been refused */
 	}
 	note_change(file, kr_clock_ns());
 	pthread_mutex_unlock(&file->lock);
@@ -163,10 +159,10 @@ int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, u
 	pthread_mutex_lock(&file->lock);
 	if (!waiter->asked)
 		waiter->seq = file->written_seq;
-	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flush.flushed_seq >= waiter->seq);
+	done = kr_extent_map_empty(&file->dirty) || (waiter->asked && file->flushed_seq >= waiter->seq);
 	/* A truncation may be what makes room for what the server refuses; but it shall not be overtaken by that. */
 	refused = !done && size != UINT64_MAX && file->holder.refused;
-	done |= refused && kr_list_empty(&file->flush.sends);
+	done |= refused && !file->mount->files->flush->is_sending(file);
 	errors = file->error_count;
 	err = file->error;
 	pthread_mutex_unlock(&file->lock);
@@ -178,7 +174,7 @@ int kr_file_before_change(struct kr_file *file, struct kr_file_waiter *waiter, u
 	if (!waiter->asked && !refused) {
 		waiter->asked = true;
 		waiter->error_count = errors;
-		kr_flush_ask(file, KR_FLUSH_SYNC);
+		file->mount->files->flush->ask(file);
 	}
 	return -EAGAIN;
 }

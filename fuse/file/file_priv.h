@@ -1,47 +1,43 @@
-/* What file_table.c, file.c, lease.c, recall.c, file_attr.c, reclaim.c and unjudged.c share; nobody else includes this.
- */
+/* What the files of this room share. */
 #ifndef KR_FUSE_FILE_PRIV_H
 #define KR_FUSE_FILE_PRIV_H
 
 #include "fuse/file/file.h"
+#include "fuse/file/flush_hooks.h"
 #include "fuse/base/mount.h"
 
 struct kr_files {
 	struct kr_mount *mount;
+	const struct kr_flush_hooks *flush;
 	pthread_mutex_t lock; /* guards the table and every file's references */
 	struct kr_table table;
 
 	/* All loop thread. */
 	struct kr_list idle; /* kr_file.idle, the longest idle first */
 	uint32_t idle_count;
-	struct kr_list space; /* kr_op.waiting: writes that wait for journal space */
+	struct kr_list space; /* struct kr_waiter: writes that wait for journal space */
 	struct kr_task space_task;
 	struct kr_list drops; /* struct kr_file_drop, invalidations under way */
 	uv_timer_t drop_timer;
 	struct kr_list lingering; /* kr_file.lingering, referenced: their pages are about to be dropped */
 	uv_timer_t linger_timer;
-	struct kr_list cuts; /* of shrink_notice.c, as is the next */
-	uv_timer_t cut_timer;
+	struct kr_list notices; /* of shrink_notice.c, as is the next */
+	uv_timer_t notice_timer;
 	uv_timer_t tick_timer; /* while the mount is fenced, or writes wait for space */
 	struct kr_fence *fence;
 	bool started, stopped;
-	uint64_t generation;
-	bool lost; /* this recovery's session is a new one */
+	uint64_t generation; /* kr_files_generation */
 };
 
-/* file_table.c: while the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */
-void kr_files_need_tick(struct kr_files *files);
-/* file.c: out of the table already. */
-void kr_file_destroy(struct kr_file *file);
-/* lease.c: what the holder wants done, until it wants nothing more. Loop thread, lock not held. */
+/* file.c: the stage, made if there is none, with nothing in it.  False: out of memory. */
+bool kr_file_make_stage(struct kr_file *file);
+/* lease.c: does what the lease state wants, until it wants nothing more.  Loop thread, lock not held. */
 void kr_lease_act(struct kr_file *file);
-/* lease.c: notes in the holder what became of flushes. Loop thread, lock not held. */
+/* lease.c: tells the lease state what became of flushes.  Loop thread, lock not held. */
 void kr_lease_note_flush(struct kr_file *file);
-/* unjudged.c: who changed the file later than this did so when we had no good lease any more. [lock] held. */
-struct kr_time kr_file_since(const struct kr_file *file);
-/* recall.c: the holder's KR_LEASE_STATE_DROP and KR_LEASE_STATE_ANSWER. Loop thread, lock not held. */
+/* recall.c: KR_LEASE_STATE_DROP and KR_LEASE_STATE_ANSWER.  Loop thread, lock not held. */
 void kr_recall_drop(struct kr_file *file);
-/* recall.c: pages are to be dropped that came a moment ago: the file is stepped a moment later. Loop thread. */
+/* recall.c: pages that came a moment ago must go: the file is stepped a moment later.  Loop thread. */
 void kr_recall_linger(struct kr_file *file);
 void kr_recall_answer(struct kr_file *file);
 void kr_recall_start(struct kr_files *files);

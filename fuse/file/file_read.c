@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "fuse/base/mount.h"
+#include "fuse/journal/journal.h"
 #include "fuse/readcache/stage.h"
 
 static bool more_room(struct kr_read_plan *plan)
@@ -100,10 +102,7 @@ static int for_each_gap(const struct kr_read_plan *plan,
 
 static int gap_needs_none(const struct kr_read_plan *plan, uint64_t offset, size_t staged, size_t zeros, void *context)
 {
-	(void)plan;
-	(void)offset;
-	(void)zeros;
-	(void)context;
+	(void)plan, (void)offset, (void)zeros, (void)context;
 	return staged == 0;
 }
 
@@ -112,7 +111,8 @@ bool kr_read_plan_needs_stage(const struct kr_read_plan *plan)
 	return for_each_gap(plan, gap_needs_none, NULL) == 0;
 }
 
-bool kr_read_plan_is_own(const struct kr_read_plan *plan)
+/* Whether all of it is unflushed bytes of this node. */
+static bool read_plan_is_own(const struct kr_read_plan *plan)
 {
 	uint64_t own = 0;
 
@@ -123,8 +123,7 @@ bool kr_read_plan_is_own(const struct kr_read_plan *plan)
 
 static int want_gap(const struct kr_read_plan *plan, uint64_t offset, size_t staged, size_t zeros, void *context)
 {
-	(void)plan;
-	(void)zeros;
+	(void)plan, (void)zeros;
 	return staged ? kr_stage_want(context, offset, staged) : 1;
 }
 
@@ -170,7 +169,7 @@ static bool plan_own(struct kr_read_plan *plan, struct kr_file *file, uint64_t o
 	if (kr_mount_fenced(file->mount) || kr_extent_map_empty(&file->dirty) ||
 		kr_read_plan_init(plan, file, offset, length))
 		return false;
-	if (plan->length == length && kr_read_plan_is_own(plan))
+	if (plan->length == length && read_plan_is_own(plan))
 		return true;
 	kr_read_plan_fini(plan);
 	return false;

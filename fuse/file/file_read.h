@@ -24,8 +24,6 @@ int kr_read_plan_init(struct kr_read_plan *plan, struct kr_file *file, uint64_t 
 void kr_read_plan_fini(struct kr_read_plan *plan);
 /* Whether staged bytes are needed at all. */
 bool kr_read_plan_needs_stage(const struct kr_read_plan *plan);
-/* Whether all of it is unflushed bytes of this node. */
-bool kr_read_plan_is_own(const struct kr_read_plan *plan);
 /* Loop thread: asks the file's stage for what is needed of it. 1: all is here; 0: a step of the file will come; -errno.
  */
 int kr_read_plan_want(const struct kr_read_plan *plan, struct kr_stage *stage);

@@ -1,12 +1,13 @@
-/* Does what a file's holder asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop
+/* Does what a file's lease state asks for: LEASE, RETURN, flushes for a recall; and tells it what became of them.  Loop
  * thread. */
 #include <errno.h>
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
+#include "fuse/base/loop.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/session/rpc.h"
 
 static void granted(void *context, int err, const void *message, struct kr_buf *data)
 {
@@ -18,12 +19,12 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 	if (err) {
 		kr_lease_state_ask_failed(&file->holder);
 		kr_lease_state_flushed(&file->holder, false, kr_extent_map_empty(&file->dirty));
-		file->gone = err == -ESTALE;
-		if (file->gone)
+		file->lease.gone = err == -ESTALE;
+		if (file->lease.gone)
 			kr_stage_abandon(file->stage);
 	} else {
-		kr_lease_state_granted(&file->holder, file->asked_generation == file->mount->files->generation);
-		if (file->changes == file->asked_changes) {
+		kr_lease_state_granted(&file->holder, file->lease.asked_generation == file->mount->files->generation);
+		if (file->changes == file->lease.asked_changes) {
 			file->base = reply->attr;
 			file->stale = false;
 		} else {
@@ -32,10 +33,10 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 		}
 	}
 	pthread_mutex_unlock(&file->lock);
-	/* At once, so that those who waited are inside before a RECALL that came right behind is looked at. */
+	/* At once: waiters enter before a RECALL that came right behind is handled. */
 	if (err) {
-		file->lease_error = err;
-		file->needs = 0;
+		file->lease.error = err;
+		file->lease.needs = 0;
 	}
 	kr_file_run(file);
 	kr_file_put(file);
@@ -45,7 +46,7 @@ static void ask(struct kr_file *file, uint8_t kinds)
 {
 	struct kr_lease_request request = {.file = file->fid, .kinds = kinds};
 
-	file->asked_generation = file->mount->files->generation;
+	file->lease.asked_generation = file->mount->files->generation;
 	kr_rpc_call(file->mount->rpc, KR_MSG_LEASE, &request, NULL, 0, 0, granted, kr_file_get(file));
 }
 
@@ -53,9 +54,7 @@ static void returned(void *context, int err, const void *reply, struct kr_buf *d
 {
 	struct kr_file *file = context;
 
-	(void)err;
-	(void)reply;
-	(void)data;
+	(void)err, (void)reply, (void)data;
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_returned(&file->holder);
 	pthread_mutex_unlock(&file->lock);
@@ -79,29 +78,29 @@ void kr_lease_note_flush(struct kr_file *file)
 	bool refused;
 
 	KR_SCOPED_LOCK(&file->lock);
-	refused = file->error_count != file->flush_errors;
-	file->flush_errors = file->error_count;
-	if (kr_extent_map_empty(&file->dirty) || file->flush.flushed_seq >= file->refused_seq)
-		file->refused_seq = 0;
+	refused = file->error_count != file->lease.flush_errors;
+	file->lease.flush_errors = file->error_count;
+	if (kr_extent_map_empty(&file->dirty) || file->flushed_seq >= file->lease.refused_seq)
+		file->lease.refused_seq = 0;
 	if (refused)
-		file->refused_seq = kr_extent_map_max_seq(&file->dirty);
+		file->lease.refused_seq = kr_extent_map_max_seq(&file->dirty);
 	if (kr_extent_map_empty(&file->dirty)) {
 		if (holder->dirty || holder->flushing)
 			kr_lease_state_flushed(holder, true, true);
 	} else if (refused) {
 		kr_lease_state_flushed(holder, false, false);
-	} else if (holder->flushing && file->flush.flushed_seq >= file->flush_target) {
+	} else if (holder->flushing && file->flushed_seq >= file->lease.flush_target) {
 		kr_lease_state_flushed(holder, true, false);
 	}
 }
 
-/* Two nodes that store into one page take it from each other.  Who asks for a page gets to store into it before it
- * goes, as a rule, because the other's asking takes longer; but nothing says so, and it would ask again, for ever.  So
- * after a time in which nothing was stored the pages of the next stay for a moment. */
+/* Two nodes that store into one page take it from each other.  As a rule a program stores before its page goes, because
+ * the other node's request takes longer.  Nothing guarantees that, and both could ask for ever.  So after a turn in which
+ * no byte was stored, the pages of the next turn stay for a moment. */
 static bool is_lingering(const struct kr_file *file)
 {
-	return file->holder.stores && file->fruitless && !file->page_written &&
-		kr_clock_ns() - file->given_ns < KR_FILE_LINGER_MS * KR_NS_PER_MS;
+	return file->holder.stores && file->pages.fruitless && !file->pages.written &&
+		kr_clock_ns() - file->pages.given_ns < KR_FILE_LINGER_MS * KR_NS_PER_MS;
 }
 
 static uint8_t giving_up(struct kr_file *file)
@@ -114,21 +113,21 @@ static enum kr_lease_state_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	const uint8_t giving = giving_up(file);
 	enum kr_lease_state_action action;
-	bool bound = kr_flush_bound(file);
+	bool bound = file->mount->files->flush->is_bound(file);
 
 	KR_SCOPED_LOCK(&file->lock);
 	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the
 	 * file. */
 	kr_lease_state_bind(&file->holder, bound || kr_lease_state_giving_up(&file->holder) != giving);
-	kr_lease_state_want(&file->holder, file->needs);
+	kr_lease_state_want(&file->holder, file->lease.needs);
 	kr_lease_state_linger(&file->holder, is_lingering(file));
 	action = kr_lease_state_next(&file->holder, ret_kinds);
 	if (file->holder.lingering && kr_lease_state_must_drop(&file->holder))
 		kr_recall_linger(file);
 	if (action == KR_LEASE_STATE_ASK)
-		file->asked_changes = file->changes;
+		file->lease.asked_changes = file->changes;
 	else if (action == KR_LEASE_STATE_FLUSH)
-		file->flush_target = file->written_seq;
+		file->lease.flush_target = file->written_seq;
 	return action;
 }
 
@@ -146,14 +145,14 @@ void kr_lease_act(struct kr_file *file)
 			ask(file, kinds);
 			break;
 		case KR_LEASE_STATE_FLUSH:
-			kr_flush_ask(file, KR_FLUSH_RECALL);
+			file->mount->files->flush->ask(file);
 			break;
 		case KR_LEASE_STATE_DROP:
 			kr_recall_drop(file);
 			break;
 		case KR_LEASE_STATE_ANSWER:
 			if (kinds)
-				kr_flush_uncovered(file);
+				file->mount->files->flush->uncovered(file);
 			if (kinds & KR_LEASE_WRITE)
 				(void)KR_FAULT("recall.flushed");
 			if ((kinds & KR_LEASE_READ) && file->stage)
@@ -161,7 +160,7 @@ void kr_lease_act(struct kr_file *file)
 			kr_recall_answer(file);
 			break;
 		case KR_LEASE_STATE_RETURN:
-			kr_flush_uncovered(file);
+			file->mount->files->flush->uncovered(file);
 			give_back(file, kinds);
 			break;
 		}
@@ -173,11 +172,11 @@ bool kr_file_may_flush(struct kr_file *file)
 	bool may;
 
 	pthread_mutex_lock(&file->lock);
-	/* Of a file that is gone the server shall say so to the flusher, too. */
-	may = (file->gone || kr_lease_state_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
+	/* The flusher shall hear from the server, too, that the file is gone. */
+	may = (file->lease.gone || kr_lease_state_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
 	if (!may) {
 		kr_lease_state_retry(&file->holder);
-		file->could_flush = false;
+		file->lease.could_flush = false;
 	}
 	pthread_mutex_unlock(&file->lock);
 	if (!may)
@@ -195,11 +194,46 @@ void kr_file_flush_untaken(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 	if (!doubted)
 		return;
-	file->could_flush = false;
-	if (!file->doubted)
+	file->lease.could_flush = false;
+	if (!file->lease.doubted)
 		kr_log_warn(
 			"%s: the server does not take its bytes, for want of a lease that this node believes to have: asked for again",
 			kr_file_label(file, &label));
-	file->doubted = true;
+	file->lease.doubted = true;
 	kr_file_step(file);
+}
+
+uint8_t kr_file_session_lost(struct kr_file *file)
+{
+	kr_recall_forget(file);
+	pthread_mutex_lock(&file->lock);
+	/* An earlier recovery that broke off has asked for these kinds already: ask again. */
+	file->lease.reclaiming |= kr_lease_state_lost(&file->holder);
+	pthread_mutex_unlock(&file->lock);
+	file->lease.could_flush = false;
+	return file->lease.reclaiming;
+}
+
+void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	bool same = false;
+
+	pthread_mutex_lock(&file->lock);
+	file->lease.reclaiming = 0;
+	if (err) {
+		kr_lease_state_reclaimed(&file->holder, 0, false);
+	} else {
+		same = reply->attr.version != 0 && reply->attr.version == file->base.version;
+		kr_lease_state_reclaimed(&file->holder, reply->kinds, same);
+		file->base = reply->attr;
+	}
+	file->stale = err != 0;
+	file->changes++;
+	file->changed_ns = kr_clock_ns();
+	pthread_mutex_unlock(&file->lock);
+	file->lease.gone = err == -ESTALE;
+	if (file->lease.gone)
+		kr_stage_abandon(file->stage);
+	if (!same && file->stage)
+		kr_stage_suspend(file->stage); /* blocks without a version go */
 }

@@ -6,9 +6,10 @@
 
 #include "common/base/log.h"
 #include "fuse/file/file.h"
+#include "fuse/file/file_priv.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/file/lock_owners.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/file/handle.h"
 #include "fuse/session/rpc.h"
 
 struct kr_locks {
@@ -186,8 +187,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	struct kr_lock_call *call = context;
 	struct kr_lock gone = call->want;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	gone.kind = KR_LOCK_NONE;
 	if (err == -ECANCELED) /* the mount ends */
 		call->restore = false;
@@ -226,16 +226,17 @@ static void step(struct kr_lock_call *call)
 		return;
 	}
 	/* What the server refuses for good is reported by fsync and close, and must not keep the lock. */
-	if (call->flush && !file->flush.orphaned && kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
+	if (call->flush && !file->mount->files->flush->is_hopeless(file) &&
+		kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
 		return;
 	call->sent = true;
 	call->id = send_lock(file, &call->want, call->wait, on_reply, call);
 	kr_file_step(file);
 }
 
-static void wake(struct kr_file_waiter *waiter)
+static void wake(struct kr_waiter *waiter)
 {
-	step(KR_CONTAINER_OF(waiter, struct kr_lock_call, waiter));
+	step(KR_CONTAINER_OF(waiter, struct kr_lock_call, waiter.waiter));
 }
 
 struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *want, bool wait,
@@ -244,8 +245,12 @@ struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *wa
 	struct kr_file_locks *locks = locks_of(file);
 	struct kr_lock_call *call = kr_xcalloc(1, sizeof(*call));
 
-	*call = (struct kr_lock_call){
-		.locks = locks, .waiter.wake = wake, .want = *want, .wait = wait, .done = done, .context = context};
+	*call = (struct kr_lock_call){.locks = locks,
+		.waiter.waiter.wake = wake,
+		.want = *want,
+		.wait = wait,
+		.done = done,
+		.context = context};
 	/* A request for an exclusive range gives nothing up. */
 	call->flush = (want->kind != KR_LOCK_WRITE || want->owner.flock) &&
 		kr_lock_table_held(&locks->held, &want->owner, want->first, want->last);
@@ -319,8 +324,7 @@ static void on_claimed(void *context, int err, const void *reply, struct kr_buf 
 	struct claim *claim = context;
 	struct kr_file *file = claim->file;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	if (err && err != -ECANCELED && file->locks) {
 		lost(file, &claim->lock);
 		claim->lock.kind = KR_LOCK_NONE;

@@ -1,9 +1,9 @@
-/* RECALL and QUERY of the server, and dropping the kernel's pages before READ goes.  Loop thread.
+/* The server's RECALL and QUERY, and dropping the kernel's pages before READ goes.  Loop thread.
  *
- * A page that a parked read waits for is locked, and an invalidation waits for the lock: so the ranges of parked reads
- * are left out (their pages are empty), and when an invalidation still has not returned after KR_FILE_THROUGH_MS, the
- * reads parked so far are served under the lease that is going, and one more pass follows.  It ends: each pass leaves
- * out what is parked when it begins (KR_NOTIFY_RANGES).
+ * A page that a parked read waits for is locked, and an invalidation waits for that lock.  So an invalidation leaves out
+ * the ranges of parked reads, whose pages are empty.  If it has not returned after KR_FILE_THROUGH_MS, the reads that are
+ * parked by then are served under the lease that is going, and one more pass follows.  Passes end, because each leaves out
+ * what is parked when it begins (KR_NOTIFY_RANGES).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,9 +12,11 @@
 #include "common/base/log.h"
 #include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
-#include "fuse/ops/notify.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/base/notify.h"
+#include "fuse/file/handle.h"
+#include "fuse/names/inode_table.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/session/rpc.h"
 
 struct recall {
 	struct kr_link link; /* kr_file.recalls */
@@ -53,7 +55,7 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	recall->down = *down;
 	if (request->kinds & KR_RECALL_GONE)
 		kr_stage_abandon(file->stage);
-	kr_list_append(&file->recalls, &recall->link);
+	kr_list_append(&file->lease.recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_recalled(&file->holder, request->kinds);
 	pthread_mutex_unlock(&file->lock);
@@ -66,7 +68,7 @@ void kr_recall_answer(struct kr_file *file)
 	struct kr_link *link;
 
 	(void)KR_FAULT("recall.answer");
-	while ((link = kr_list_pop(&file->recalls))) {
+	while ((link = kr_list_pop(&file->lease.recalls))) {
 		struct recall *recall = KR_LIST_ENTRY(link, struct recall, link);
 
 		kr_rpc_answer(file->mount->rpc, &recall->down, 0, NULL);
@@ -78,7 +80,7 @@ void kr_recall_forget(struct kr_file *file)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&file->recalls)))
+	while ((link = kr_list_pop(&file->lease.recalls)))
 		free(KR_LIST_ENTRY(link, struct recall, link));
 }
 
@@ -92,7 +94,7 @@ static void on_query(struct kr_mount *mount, const struct kr_down *down, const v
 
 	(void)data;
 	if (file) {
-		if (file->flush.unstable || kr_flush_awaits_replays(file)) /* its size and time have been there */
+		if (file->mount->files->flush->is_unapplied(file)) /* its size and time have been there */
 			reply = (struct kr_query_reply){.dirty = 1, .mtime.sec = INT64_MIN};
 		pthread_mutex_lock(&file->lock);
 		if (!kr_extent_map_empty(&file->dirty))
@@ -117,11 +119,11 @@ static int compare_ranges(const void *a, const void *b)
 static void choose_ranges(struct kr_file *file, struct kr_notify_job *job)
 {
 	struct kr_range parked[KR_NOTIFY_RANGES - 1];
-	struct kr_pool_share_member *read;
+	struct kr_parked_io *read;
 	uint64_t position = 0;
 	uint32_t count = 0;
 
-	KR_LIST_FOR_EACH(read, &file->gated, link) {
+	KR_LIST_FOR_EACH(read, &file->pages.parked, link) {
 		if (read->page && read->length && count < KR_ARRAY_SIZE(parked))
 			parked[count++] = (struct kr_range){.offset = read->offset, .length = read->length};
 	}
@@ -144,12 +146,12 @@ static void drop_ended(struct kr_task *task)
 	if (drop->err)
 		kr_log_warn("cannot invalidate the kernel's pages of a file: error %d", -drop->err);
 	kr_list_remove(&drop->link);
-	file->drop = NULL;
+	file->pages.drop = NULL;
 	free(drop);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_dropped(&file->holder);
-	file->fruitless = !file->page_written;
-	file->page_written = false;
+	file->pages.fruitless = !file->pages.written;
+	file->pages.written = false;
 	pthread_mutex_unlock(&file->lock);
 	kr_file_run(file);
 	kr_file_put(file);
@@ -181,7 +183,7 @@ void kr_recall_drop(struct kr_file *file)
 	drop->job.nodeid = kr_inode_find(file->mount->inodes, &file->fid);
 	drop->job.done = drop_done;
 	choose_ranges(file, &drop->job);
-	file->drop = drop;
+	file->pages.drop = drop;
 	if (kr_list_empty(&files->drops))
 		uv_timer_start(&files->drop_timer, let_through, KR_FILE_THROUGH_MS, KR_FILE_THROUGH_MS);
 	kr_list_append(&files->drops, &drop->link);
@@ -197,13 +199,13 @@ static void let_through(uv_timer_t *timer)
 	if (kr_list_empty(&files->drops))
 		uv_timer_stop(timer);
 	KR_LIST_FOR_EACH(drop, &files->drops, link) {
-		struct kr_pool_share_member *read;
+		struct kr_parked_io *read;
 
 		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
 			continue;
-		KR_LIST_FOR_EACH(read, &drop->file->gated, link)
+		KR_LIST_FOR_EACH(read, &drop->file->pages.parked, link)
 			read->through = true;
-		if (!kr_list_empty(&drop->file->gated)) {
+		if (!kr_list_empty(&drop->file->pages.parked)) {
 			(void)KR_FAULT("recall.through");
 			kr_file_step(drop->file);
 		}
@@ -218,7 +220,7 @@ static void lingered(uv_timer_t *timer)
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&files->lingering))) {
-		struct kr_file *file = KR_LIST_ENTRY(link, struct kr_file, lingering);
+		struct kr_file *file = KR_LIST_ENTRY(link, struct kr_file, pages.lingering);
 
 		kr_file_step(file);
 		kr_file_put(file);
@@ -229,11 +231,11 @@ void kr_recall_linger(struct kr_file *file)
 {
 	struct kr_files *files = file->mount->files;
 
-	if (kr_link_linked(&file->lingering))
+	if (kr_link_linked(&file->pages.lingering))
 		return;
 	if (kr_list_empty(&files->lingering))
 		uv_timer_start(&files->linger_timer, lingered, 1, 0);
-	kr_list_append(&files->lingering, &file->lingering);
+	kr_list_append(&files->lingering, &file->pages.lingering);
 	kr_file_get(file);
 }
 

@@ -77,7 +77,7 @@ struct kr_uncovered {
 /* A file as a recovery found it. */
 struct kr_recovered_file {
 	struct kr_link link;
-	struct kr_journal_file *file; /* taken by recover.c */
+	struct kr_journal_file *file; /* taken by writeback/recovery.c */
 	struct kr_extent_map dirty;   /* to be flushed */
 	struct kr_list applied;       /* struct kr_applied */
 	struct kr_time mtime;         /* of the last dirty write */

@@ -1,4 +1,4 @@
-/* Shared by the files that read a journal: journal_read.c, journal_files.c, journal_damage.c. */
+/* Shared by the files that read a journal: journal_read.c, journal_files.c. */
 #ifndef KR_FUSE_JOURNAL_READ_PRIV_H
 #define KR_FUSE_JOURNAL_READ_PRIV_H
 
@@ -9,11 +9,9 @@
 int kr_scan_open_segments(struct kr_scan *scan, const struct kr_scan_owner *owner);
 void kr_scan_close_segment(struct kr_scan_segment *segment);
 
-/* --- journal_damage.c ------------------------------------------------------------------------- */
+/* --- journal_read.c ------------------------------------------------------------------------------ */
 /* Adds to what is wrong; borrowed until the scan is freed. */
 struct kr_journal_damage *kr_scan_add_damage(struct kr_scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The slot of REF, or its data, is bad: says of which file and where; marks the segment, but for a torn tail. */
-void kr_scan_report(struct kr_scan *scan, const struct kr_scan_ref *ref);
 
 #endif

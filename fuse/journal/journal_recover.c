@@ -6,26 +6,29 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
 #include "fuse/journal/journal_recover_priv.h"
+#include "fuse/journal/journal_record.h"
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-void kr_applied_free(struct kr_applied *applied)
+static void applied_free(struct kr_applied *applied)
 {
 	kr_extent_map_fini(&applied->extents);
 	free(applied);
 }
 
-void kr_recovered_free(struct kr_recovered_file *file)
+static void recovered_free(struct kr_recovered_file *file)
 {
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&file->applied)))
-		kr_applied_free(KR_LIST_ENTRY(link, struct kr_applied, link));
+		applied_free(KR_LIST_ENTRY(link, struct kr_applied, link));
 	kr_extent_map_fini(&file->dirty);
 	kr_extent_map_fini(&file->doubtful);
 	kr_journal_file_free(file->file);
@@ -39,7 +42,7 @@ void kr_recovery_fini(struct kr_recovery *recovery)
 	if (!recovery->files.head.next)
 		return;
 	while ((link = kr_list_pop(&recovery->files)))
-		kr_recovered_free(KR_LIST_ENTRY(link, struct kr_recovered_file, link));
+		recovered_free(KR_LIST_ENTRY(link, struct kr_recovered_file, link));
 	kr_journal_damage_free(&recovery->damage);
 }
 
@@ -50,7 +53,7 @@ static bool has_fid(const struct kr_table_link *link, const void *fid)
 
 struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&r->by_fid, kr_hash_bytes(fid->bytes, fid->length), has_fid, fid);
+	struct kr_table_link *link = kr_table_find(&r->by_fid, kr_fid_hash(fid), has_fid, fid);
 
 	return link ? KR_CONTAINER_OF(link, struct kr_rebuilt, by_fid) : NULL;
 }
@@ -78,7 +81,7 @@ static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, stru
 	file->file->number = name->number;
 	rebuilt = &r->files[r->file_count++];
 	rebuilt->file = file;
-	kr_table_insert(&r->by_fid, &rebuilt->by_fid, kr_hash_bytes(name->fid.bytes, name->fid.length));
+	kr_table_insert(&r->by_fid, &rebuilt->by_fid, kr_fid_hash(&name->fid));
 	*ret = rebuilt;
 	return 0;
 }
@@ -140,7 +143,7 @@ static int take_applied(struct kr_rebuild *r, const struct kr_scan_ref *ref, con
 		applied->order = other->order;
 		applied->order_mark = other->order_mark;
 		kr_list_remove(&other->link);
-		kr_applied_free(other);
+		applied_free(other);
 	}
 	return 0;
 }
@@ -252,6 +255,208 @@ static int take_records(struct kr_rebuild *r, bool writes)
 	return err;
 }
 
+/* --- the segments in use again ----------------------------------------------------------------- */
+
+/* States of all slots; what is no readable record, or lies behind the end of the data, is an empty place between its
+ * neighbours: it takes no space. */
+static void fill_states(struct kr_rebuild *r)
+{
+	for (size_t i = 0; i < r->scan->ref_count; i++) {
+		const struct kr_scan_ref *ref = &r->scan->refs[i];
+		struct kr_journal_record record;
+		uint32_t kept;
+
+		if (ref->kind == KR_SCAN_BAD_RECORD)
+			continue;
+		kr_scan_record(r->scan, ref, &record, &kept);
+		if (record.type != KR_JOURNAL_APPLIED &&
+			(uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
+			r->segments[ref->segment]->states[ref->slot] = (struct kr_slot_state){.data = record.data,
+				.length = record.length,
+				.name = record.type == KR_JOURNAL_NAME && ref->kind == KR_SCAN_GOOD};
+	}
+}
+
+/* No append ever goes to this segment; a reuse clears every slot. */
+static void finish_states(struct kr_segment *segment, bool set_aside)
+{
+	for (uint32_t slot = 0; slot < segment->slot_count; slot++) {
+		struct kr_slot_state *state = &segment->states[slot];
+
+		if (state->length > 0)
+			segment->used_data = state->data + (uint64_t)state->length;
+		else
+			state->data = (uint32_t)segment->used_data;
+	}
+	segment->used_slots = segment->slot_count;
+	segment->set_aside = set_aside;
+}
+
+/* Opens all segments, with the states of their slots; nobody holds any yet. */
+static int reopen_segments(struct kr_rebuild *r)
+{
+	int err;
+
+	r->segments = calloc(r->scan->segment_count + 1, sizeof(struct kr_segment *));
+	if (!r->segments)
+		return kr_fail(-ENOMEM, "no memory to recover the journal");
+	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
+		const struct kr_scan_segment *from = &r->scan->segments[i];
+		struct kr_segment *segment, *after;
+		struct kr_link *before = &r->journal->segments.head;
+
+		err = kr_segment_open(r->journal, from->pair, &from->header, from->slot_count, &segment);
+		if (err)
+			return err;
+		r->segments[i] = segment;
+		KR_LIST_FOR_EACH(after, &r->journal->segments, link) {
+			if (after->number < segment->number)
+				continue;
+			before = &after->link;
+			break;
+		}
+		kr_list_insert_before(before, &segment->link);
+		r->journal->segment_count++;
+	}
+	err = kr_journal_find_pinned(r->scan, r->segments);
+	if (err)
+		return err;
+	fill_states(r);
+	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
+		finish_states(r->segments[i],
+			r->scan->segments[i].damaged || r->has_doubtful[i] || r->segments[i]->lends_name);
+		*(r->segments[i]->set_aside ? &r->journal->set_aside : &r->journal->used) +=
+			kr_segment_cost(r->segments[i]);
+	}
+	return 0;
+}
+
+struct stamp {
+	struct kr_segment *segment;
+	const struct kr_journal_header *header;
+	uint64_t at;
+};
+
+static void store_copy(void *context)
+{
+	const struct stamp *stamp = context;
+
+	memcpy(stamp->segment->map + stamp->at, stamp->header, sizeof(*stamp->header));
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* Killed in between, the first copy is the new one, or torn, and the second still the old. What the disk does not take
+ * is doubted more. */
+static void reopen_take_over(struct kr_rebuild *r)
+{
+	for (uint32_t i = 0; r->clean && i < r->scan->segment_count; i++) {
+		struct kr_journal_header header = r->scan->segments[i].header;
+
+		if (memcmp(header.node_boot, r->clean_boot, 16) != 0)
+			continue;
+		memcpy(header.node_boot, r->journal->node_boot, 16);
+		kr_journal_header_seal(&header);
+		for (uint64_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY)
+			if (kr_segment_store(r->journal, r->segments[i], at, sizeof(header), store_copy,
+				    &(struct stamp){r->segments[i], &header, at}) < 0)
+				break;
+	}
+}
+
+static void hold_extent(void *journal, const struct kr_extent *piece)
+{
+	kr_journal_hold(journal, piece);
+}
+
+static void note_doubtful(struct kr_recovery *recovery, const struct kr_recovered_file *file)
+{
+	const struct kr_extent_map *map = &file->doubtful;
+	struct kr_journal_damage *damage;
+
+	if (kr_extent_map_empty(map))
+		return;
+	damage = kr_xcalloc(1, sizeof(*damage));
+	damage->fid = file->file->fid;
+	damage->length = kr_extent_map_end(map);
+	if (asprintf(&damage->text,
+		    "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "
+		    "power, and the server cannot tell whether it has them or newer ones: they are set aside",
+		    map->bytes, file->file->hint ? file->file->hint : "a file", damage->length) < 0)
+		damage->text = kr_xstrdup("doubtful bytes of a file");
+	kr_list_append(&recovery->damage, &damage->link);
+	recovery->doubtful += map->bytes;
+}
+
+/* Every extent of the files holds its records.  Rounds whose writes are all gone are nothing any more: their marks stay
+ * without a holder. */
+static void reopen_hold(struct kr_rebuild *r)
+{
+	struct kr_recovered_file *file, *next_file;
+	struct kr_applied *applied, *next;
+
+	KR_LIST_FOR_EACH_SAFE(file, next_file, &r->recovery->files, link) {
+		KR_LIST_FOR_EACH_SAFE(applied, next, &file->applied, link) {
+			if (kr_extent_map_empty(&applied->extents)) {
+				kr_list_remove(&applied->link);
+				applied_free(applied);
+				continue;
+			}
+			kr_extent_map_for_each(&applied->extents, hold_extent, r->journal);
+			kr_journal_hold_mark(r->journal, applied->mark);
+			if (applied->order_mark != applied->mark)
+				kr_journal_hold_mark(r->journal, applied->order_mark);
+			r->recovery->bytes += applied->extents.bytes;
+		}
+		note_doubtful(r->recovery, file);
+		kr_extent_map_for_each(&file->dirty, hold_extent, r->journal);
+		r->recovery->bytes += file->dirty.bytes;
+		if (kr_extent_map_empty(&file->dirty) && kr_list_empty(&file->applied)) {
+			kr_list_remove(&file->link);
+			recovered_free(file);
+		}
+	}
+}
+
+/* Whether the record is to be marked dead: nobody holds it, and it is not set aside as doubtful. */
+static bool is_dead(const struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
+{
+	if (record->type == KR_JOURNAL_NAME || r->segments[ref->segment]->states[ref->slot].held > 0)
+		return false;
+	return !r->doubt[ref->segment];
+}
+
+/* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
+static void reopen_retire(struct kr_rebuild *r)
+{
+	for (size_t i = 0; i < r->scan->ref_count; i++) {
+		const struct kr_scan_ref *ref = &r->scan->refs[i];
+		struct kr_segment *segment = r->segments[ref->segment];
+		struct kr_journal_record record;
+		uint32_t kept;
+
+		if (ref->kind != KR_SCAN_GOOD)
+			continue;
+		kr_scan_record(r->scan, ref, &record, &kept);
+		if (is_dead(r, ref, &record))
+			record.keep = kr_journal_keep(record.check, 0);
+		else if (record.keep != 0 && record.keep != kr_journal_keep(record.check, kept))
+			record.keep = kept == record.length ? 0 : kr_journal_keep(record.check, kept);
+		if (memcmp(&segment->slots[ref->slot], &record, sizeof(record)) != 0)
+			segment->slots[ref->slot] = record;
+	}
+	for (uint32_t i = 0; i < r->scan->segment_count; i++)
+		kr_journal_retire(r->journal, r->segments[i]);
+	r->journal->died = r->journal->used; /* whatever there is may be full of dead bytes */
+	for (size_t i = 0; i < r->scan->blank_count; i++) {
+		char name[16];
+
+		kr_segment_name(r->scan->blank_pairs[i], "index", name);
+		unlinkat(r->journal->dir_fd, name, 0);
+		kr_segment_name(r->scan->blank_pairs[i], "data", name);
+		unlinkat(r->journal->dir_fd, name, 0);
+	}
+}
+
 /* --- all together ----------------------------------------------------------------------------- */
 
 /* Also of records whose NAME is lost: that number must not come to mean another file. */
@@ -286,10 +491,7 @@ static void set_numbers(struct kr_journal *journal, const struct kr_scan *scan)
 
 static void take_damage(struct kr_rebuild *r)
 {
-	struct kr_link *link;
-
-	while ((link = kr_list_pop(&r->scan->damage)))
-		kr_list_append(&r->recovery->damage, link);
+	kr_list_move(&r->scan->damage, &r->recovery->damage);
 	r->recovery->unfinished = r->scan->unfinished;
 	r->recovery->segments = r->scan->segment_count;
 }
@@ -325,7 +527,7 @@ static int rebuild_all(struct kr_rebuild *r)
 	if (err == 0)
 		err = take_records(r, true);
 	if (err == 0)
-		err = kr_reopen_segments(r);
+		err = reopen_segments(r);
 	return err;
 }
 
@@ -347,14 +549,14 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 	read_clean(&r);
 	err = rebuild_all(&r);
 	if (err == 0) {
-		kr_reopen_take_over(&r);
+		reopen_take_over(&r);
 		err = forget_clean(journal);
 	}
 	if (err == 0) {
 		set_numbers(journal, r.scan);
 		kr_reopen_uncovered(&r);
-		kr_reopen_hold(&r);
-		kr_reopen_retire(&r);
+		reopen_hold(&r);
+		reopen_retire(&r);
 		take_damage(&r);
 	} else {
 		kr_recovery_fini(recovery);

@@ -1,5 +1,4 @@
-/* The start of a journal, shared by journal_recover.c (what was found becomes files) and journal_reopen.c (... and
- * segments). */
+/* The start of a journal: shared by journal_recover.c and journal_uncovered.c. */
 #ifndef KR_FUSE_JOURNAL_RECOVER_PRIV_H
 #define KR_FUSE_JOURNAL_RECOVER_PRIV_H
 
@@ -28,27 +27,10 @@ struct kr_rebuild {
 	uint8_t clean_boot[16]; /* ... in this boot of the machine */
 };
 
-void kr_applied_free(struct kr_applied *applied);
-void kr_recovered_free(struct kr_recovered_file *file);
-
 /* NULL: the journal has nothing of it. */
 struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid);
 
-/* --- journal_uncovered.c, when all records are taken --- */
-
-/* Which files' dirty bytes are uncovered.  What cannot be read is damage. */
+/* When all records are taken: which files' dirty bytes are uncovered.  What cannot be read is damage. */
 void kr_reopen_uncovered(struct kr_rebuild *r);
-
-/* --- journal_reopen.c, in this order --- */
-
-/* Opens all segments, with the states of their slots; nobody holds any yet. */
-int kr_reopen_segments(struct kr_rebuild *r);
-/* What the daemon left that ended in peace, in an earlier boot, is of this boot from now on. */
-void kr_reopen_take_over(struct kr_rebuild *r);
-/* Every extent of the files holds its records.  Rounds whose writes are all gone are nothing any more: their marks stay
- * without a holder. */
-void kr_reopen_hold(struct kr_rebuild *r);
-/* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
-void kr_reopen_retire(struct kr_rebuild *r);
 
 #endif

@@ -170,8 +170,7 @@ void kr_journal_unlock(struct kr_journal *journal)
 	struct kr_link *link;
 
 	kr_list_init(&gone);
-	while ((link = kr_list_pop(&journal->condemned)))
-		kr_list_append(&gone, link);
+	kr_list_move(&journal->condemned, &gone);
 	pthread_mutex_unlock(&journal->lock);
 	while ((link = kr_list_pop(&gone)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), true);

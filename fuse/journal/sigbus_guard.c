@@ -12,8 +12,7 @@ static _Thread_local sigjmp_buf *volatile way_out;
 
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
-	(void)info;
-	(void)context;
+	(void)info, (void)context;
 	if (way_out)
 		siglongjmp(*way_out, 1);
 	signal(number, SIG_DFL); /* the faulting instruction runs again */

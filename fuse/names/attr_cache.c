@@ -1,4 +1,4 @@
-/* See attr_cache.h: forgetting and knowing; attr_cache_fill.c learns. */
+/* See attr_cache.h: invalidating and answering; attr_cache_fill.c fills. */
 #include "fuse/names/attr_cache.h"
 
 #include <errno.h>
@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/rpc/attr_cache.h"
-#include "fuse/names/attr_cache_key.h"
 #include "fuse/names/attr_cache_priv.h"
 #include "fuse/session/rpc.h"
 
@@ -14,10 +13,10 @@
 
 static void forget(struct kr_mount *mount, uint32_t slot)
 {
-	KR_SCOPED_LOCK(&mount->notes->lock);
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 
-	kr_attr_cache_store_forget(&mount->notes->store, slot);
-	mount->notes->forgets++;
+	kr_attr_cache_store_forget(&mount->attr_cache->store, slot);
+	mount->attr_cache->forgets++;
 }
 
 static void on_forget(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
@@ -31,7 +30,7 @@ static void on_forget(struct kr_mount *mount, const struct kr_down *down, const 
 
 void kr_attr_cache_clear(struct kr_mount *mount)
 {
-	if (mount->notes)
+	if (mount->attr_cache)
 		forget(mount, KR_ATTR_CACHE_ALL);
 }
 
@@ -42,46 +41,46 @@ void kr_attr_cache_start(struct kr_mount *mount)
 
 struct kr_attr_cache *kr_attr_cache_new(void)
 {
-	struct kr_attr_cache *notes = kr_xcalloc(1, sizeof(*notes));
+	struct kr_attr_cache *cache = kr_xcalloc(1, sizeof(*cache));
 
-	pthread_mutex_init(&notes->lock, NULL);
-	kr_attr_cache_store_init(&notes->store);
-	kr_list_init(&notes->changes);
-	return notes;
+	pthread_mutex_init(&cache->lock, NULL);
+	kr_attr_cache_store_init(&cache->store);
+	kr_list_init(&cache->changes);
+	return cache;
 }
 
-void kr_attr_cache_free(struct kr_attr_cache *notes)
+void kr_attr_cache_free(struct kr_attr_cache *cache)
 {
-	if (!notes)
+	if (!cache)
 		return;
-	kr_attr_cache_store_fini(&notes->store);
-	pthread_mutex_destroy(&notes->lock);
-	free(notes);
+	kr_attr_cache_store_fini(&cache->store);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache);
 }
 
 /* --- knowing ---------------------------------------------------------------------------------- */
 
-/* [lock] held. What KEY says of FID: the value is copied into BUFFER of SIZE; what does not fit is not known. */
+/* [lock] held.  Copies what KEY says of FID into BUFFER of SIZE; a value that does not fit is not answered. */
 static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err,
 	void *buffer, size_t size, size_t *ret_length, uint64_t *ret_true_ns)
 {
 	uint64_t now_ns = kr_clock_ns();
-	const struct kr_attr_cache_entry *note;
+	const struct kr_attr_cache_entry *entry;
 
 	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed) ||
-		kr_attr_cache_all_changes(mount->notes, fid))
+		kr_attr_cache_all_changes(mount->attr_cache, fid))
 		return false;
-	note = kr_attr_cache_store_get(&mount->notes->store, key->bytes, key->length, now_ns);
-	if (!note || note->length > size)
+	entry = kr_attr_cache_store_get(&mount->attr_cache->store, key->bytes, key->length, now_ns);
+	if (!entry || entry->length > size)
 		return false;
 	if (buffer)
-		memcpy(buffer, kr_note_value(note), note->length);
+		memcpy(buffer, kr_note_value(entry), entry->length);
 	if (ret_err)
-		*ret_err = note->err;
+		*ret_err = entry->err;
 	if (ret_length)
-		*ret_length = note->length;
+		*ret_length = entry->length;
 	if (ret_true_ns)
-		*ret_true_ns = note->true_ns;
+		*ret_true_ns = entry->true_ns;
 	return true;
 }
 
@@ -93,7 +92,7 @@ static bool get_attr(struct kr_mount *mount, const struct kr_fid *fid, struct kr
 	return get(mount, fid, &key, NULL, ret_attr, sizeof(*ret_attr), NULL, ret_true_ns);
 }
 
-/* Whether it is known that anybody may search DIR: no ACL, and its mode lets everybody. [lock] held. */
+/* Whether every caller may search DIR: it has no ACL, and its mode allows it.  [lock] held. */
 static bool all_may_search(struct kr_mount *mount, const struct kr_fid *dir)
 {
 	enum { EVERYBODY = 0111 };
@@ -115,14 +114,14 @@ static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const
 	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL);
 }
 
-/* [lock] held.  The attributes of a directory may be of before a change of a name in it: the kernel asks for them again
- * before it tells anybody. */
+/* [lock] held.  A directory's attributes may be older than a change of a name in it: the kernel asks for them again before
+ * it shows them. */
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
 	struct kr_attr_cache_key key;
 
-	if (kr_attr_cache_name_changes(mount->notes, parent, name) || !may_search(mount, cred, parent))
+	if (kr_attr_cache_name_changes(mount->attr_cache, parent, name) || !may_search(mount, cred, parent))
 		return false;
 	kr_attr_cache_key_entry(&key, parent, name);
 	if (get(mount, parent, &key, ret_err, ret_fid, sizeof(*ret_fid), NULL, NULL))
@@ -137,11 +136,11 @@ bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, co
 {
 	bool known;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
-	KR_SCOPED_LOCK(&mount->notes->lock);
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	known = get_entry(mount, cred, parent, name, ret_err, ret_fid, ret_attr, ret_true_ns);
-	mount->notes->known += known;
+	mount->attr_cache->known += known;
 	return known;
 }
 
@@ -151,9 +150,9 @@ bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, cons
 	uint64_t asked_ns;
 	int err;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
-	KR_SCOPED_LOCK(&mount->notes->lock);
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	return get_entry(mount, cred, parent, name, &err, ret_fid, ret_attr, &asked_ns) && err == 0;
 }
 
@@ -165,9 +164,9 @@ bool kr_attr_cache_has(
 	struct kr_attr attr;
 	int err;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
-	KR_SCOPED_LOCK(&mount->notes->lock);
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	return get_entry(mount, cred, parent, name, &err, &fid, &attr, &asked_ns);
 }
 
@@ -176,23 +175,23 @@ bool kr_attr_cache_getattr(
 {
 	bool known;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
-	KR_SCOPED_LOCK(&mount->notes->lock);
-	known = !kr_attr_cache_any_changes(mount->notes, fid) && get_attr(mount, fid, ret_attr, ret_true_ns);
-	mount->notes->known += known;
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
+	known = !kr_attr_cache_any_changes(mount->attr_cache, fid) && get_attr(mount, fid, ret_attr, ret_true_ns);
+	mount->attr_cache->known += known;
 	return known;
 }
 
-/* One note, of FID, whose answer is bytes. */
+/* One entry, of FID, whose answer is bytes. */
 static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key,
 	int *ret_err, void *buffer, size_t size, size_t *ret_length)
 {
 	bool known;
 
-	KR_SCOPED_LOCK(&mount->notes->lock);
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	known = get(mount, fid, key, ret_err, buffer, size, ret_length, NULL);
-	mount->notes->known += known;
+	mount->attr_cache->known += known;
 	return known;
 }
 
@@ -201,7 +200,7 @@ bool kr_attr_cache_access(
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
 	kr_attr_cache_key_may(&key, fid, cred, mask);
 	return get_bytes(mount, fid, &key, ret_err, NULL, 0, NULL);
@@ -211,7 +210,7 @@ bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, ch
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_TARGET, fid);
 	return get_bytes(mount, fid, &key, NULL, target, KR_PATH_MAX + 1, NULL);
@@ -225,7 +224,7 @@ static bool bare(struct kr_mount *mount, const struct kr_fid *fid)
 	return get_bytes(mount, fid, &key, NULL, NULL, 0, NULL);
 }
 
-/* Names that anybody may ask for: whether a file has user.* is told only to those who may read it. */
+/* Names that every caller may ask for: only readers of a file may know whether it has user.*. */
 static bool free_to_ask(const char *name)
 {
 	return strcmp(name, "system.posix_acl_access") == 0 || strcmp(name, "system.posix_acl_default") == 0 ||
@@ -234,7 +233,7 @@ static bool free_to_ask(const char *name)
 
 bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name)
 {
-	return mount->notes && (!name || free_to_ask(name)) && bare(mount, fid);
+	return mount->attr_cache && (!name || free_to_ask(name)) && bare(mount, fid);
 }
 
 bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
@@ -242,7 +241,7 @@ bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, 
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
 	kr_attr_cache_key_xattr(&key, fid, cred, name);
 	return get_bytes(mount, fid, &key, ret_err, buffer, size, ret_length);
@@ -253,7 +252,7 @@ bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred,
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->notes)
+	if (!mount->attr_cache)
 		return false;
 	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_XATTR_LIST, fid, cred);
 	return get_bytes(mount, fid, &key, NULL, buffer, size, ret_length);
@@ -261,8 +260,8 @@ bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred,
 
 static bool listing_changes(struct kr_mount *mount, const struct kr_fid *fid)
 {
-	KR_SCOPED_LOCK(&mount->notes->lock);
-	return kr_attr_cache_any_changes(mount->notes, fid);
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
+	return kr_attr_cache_any_changes(mount->attr_cache, fid);
 }
 
 bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
@@ -272,7 +271,7 @@ bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, c
 	struct kr_attr_cache_key key;
 	size_t length;
 
-	if (!mount->notes || listing_changes(mount, fid) || !(bytes = malloc(1 + size)))
+	if (!mount->attr_cache || listing_changes(mount, fid) || !(bytes = malloc(1 + size)))
 		return false;
 	kr_attr_cache_key_page(&key, fid, cred, cookie);
 	if (!get_bytes(mount, fid, &key, NULL, bytes, 1 + size, &length) || length < 1)
@@ -285,10 +284,10 @@ bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, c
 
 json_t *kr_attr_cache_status(struct kr_mount *mount)
 {
-	struct kr_attr_cache *notes = mount->notes;
-	KR_SCOPED_LOCK(&notes->lock);
+	struct kr_attr_cache *cache = mount->attr_cache;
+	KR_SCOPED_LOCK(&cache->lock);
 
-	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "notes", (json_int_t)notes->store.by_key.count, "bytes",
-		(json_int_t)notes->store.bytes, "known", (json_int_t)notes->known, "learnt", (json_int_t)notes->learnt,
-		"forgets", (json_int_t)notes->forgets);
+	return json_pack("{s:I,s:I,s:I,s:I,s:I}", "notes", (json_int_t)cache->store.by_key.count, "bytes",
+		(json_int_t)cache->store.bytes, "known", (json_int_t)cache->known, "learnt", (json_int_t)cache->learnt,
+		"forgets", (json_int_t)cache->forgets);
 }

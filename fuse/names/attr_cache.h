@@ -1,9 +1,9 @@
-/* What this node remembers of names and attributes, so that it need not ask (msgs.def, NOTES).
+/* The attribute cache: names and attributes that this node may answer from without asking the server (msgs.def, NOTES).
  *
- * Answers that may be noted come in through the rpc (kr_attr_cache_learn) and go with INVALIDATE, which is answered at
- * once, with the connection, or by age.  Operations ask here first, in whatever thread they run.  What is noted is true
- * at the moment when it is looked up here: who wants to change it waits until we have forgotten it, and what a request
- * of our own changes is not known until that has ended. A node that may have been given up (fenced) knows nothing.
+ * Answers that may be cached come in through the rpc (kr_attr_cache_learn).  They go with INVALIDATE, which is answered at
+ * once, with the connection, or by age.  Operations look here first, in any thread.  A cached answer is true when it is
+ * looked up: a node that changes it waits until this node has invalidated it.  What a request of our own changes is not
+ * answered from here until that request has ended.  A fenced mount answers nothing from here.
  */
 #ifndef KR_FUSE_ATTR_CACHE_H
 #define KR_FUSE_ATTR_CACHE_H
@@ -17,46 +17,33 @@
 struct kr_attr_cache;
 
 struct kr_attr_cache *kr_attr_cache_new(void);
-void kr_attr_cache_free(struct kr_attr_cache *notes);
+void kr_attr_cache_free(struct kr_attr_cache *cache);
 /* Listens to INVALIDATE. Loop thread. */
 void kr_attr_cache_start(struct kr_mount *mount);
-/* The connection is gone: so is all that depends on its FORGETs. Loop thread. */
+/* The connection has ended, and with it its INVALIDATEs: forgets all.  Loop thread. */
 void kr_attr_cache_clear(struct kr_mount *mount);
 /* The server has answered a request of TYPE, encoded in FIELDS and submitted at ASKED_NS, with ERR and REPLY in a frame
  * with FLAGS, which was heard at HEARD_NS. Loop thread. */
 void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 
-/* What a request of our own changes, while it is under way: everything of the files in a slot, or what one name stands
- * for. */
-struct kr_attr_cache_place {
-	uint32_t slot;
-	uint64_t name; /* a hash, 0: everything */
-};
-enum { KR_ATTR_CACHE_PLACES = 4 };
-struct kr_note_change {
-	struct kr_link link;
-	struct kr_attr_cache_place places[KR_ATTR_CACHE_PLACES];
-	uint32_t count;
-};
-/* A request of TYPE, encoded in FIELDS, is about to be sent; CHANGE, zeroed, is the caller's until the end: when it has
- * been answered (and learnt from), or never will be. Loop thread. */
-void kr_attr_cache_change_begin(
-	struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length);
-void kr_attr_cache_change_end(struct kr_mount *mount, struct kr_note_change *change);
+/* A request of TYPE, encoded in FIELDS, is about to be sent: what it changes is unknown here until
+ * kr_attr_cache_change_end, which takes over what is returned.  That follows when the request has been answered (and
+ * learnt from), or never will be.  NULL: it changes nothing.  Loop thread. */
+void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const void *fields, size_t length);
+void kr_attr_cache_change_end(struct kr_mount *mount, void *change);
 
-/* The server has opened the file for us, and says NOW: that may have set the time of access, which our programs see at
- * once. */
+/* The server has opened the file for us, with the attributes NOW: programs see a new time of access at once. */
 void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now);
 
-/* Each says whether the answer is known; *RET_ERR is the server's.  TRUE_NS is for kr_file_overlay_attr.  Any thread.
- * Of a look-up CRED may be NULL: what is known whoever asks, which spares finding out his groups. */
+/* Each returns whether the answer is cached; *RET_ERR is the server's.  TRUE_NS is for kr_file_overlay_attr.  Any thread.
+ * A lookup with CRED NULL finds what any caller may know; the caller's groups need not be found out for it. */
 bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
-/* The same of a name that is there, for who does not answer with it: it does not count as known. */
+/* The same of a name that exists; does not count as an answer. */
 bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr);
-/* Whether kr_attr_cache_lookup would know; does not count as known. */
+/* Whether kr_attr_cache_lookup would answer; does not count as an answer. */
 bool kr_attr_cache_has(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
 bool kr_attr_cache_getattr(
@@ -65,9 +52,9 @@ bool kr_attr_cache_access(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */
 bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target);
-/* Whether it is known that the file has no attribute NAME, or none at all (NULL), whoever asks. */
+/* Whether the file surely has no attribute NAME, or none at all (NULL), for any caller. */
 bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name);
-/* Into BUFFER of SIZE; what is longer is not known. */
+/* Into BUFFER of SIZE; a longer value is not answered. */
 bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
 	const char *name, int *ret_err, void *buffer, size_t size, size_t *ret_length);
 bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, void *buffer,

@@ -4,62 +4,73 @@
  *
  * A name that changes leaves other names of its directory known, but not the directory's listing, nor its attributes.
  */
+#include <stdlib.h>
+
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
-#include "fuse/names/attr_cache_key.h"
 #include "fuse/names/attr_cache_priv.h"
 
-enum { OPEN_TRUNCATE = 4 }; /* `flags` of OPEN (msgs.def) */
+enum { OPEN_TRUNCATE = 4 /* `flags` of OPEN (msgs.def) */, PLACES = 4 };
+
+/* Everything of the files in a slot, or what one name stands for. */
+struct place {
+	uint32_t slot;
+	uint64_t name; /* a hash, 0: everything */
+};
+
+/* What a request of our own changes, while it is under way. */
+struct change {
+	struct kr_link link; /* kr_attr_cache.changes */
+	struct place places[PLACES];
+	uint32_t count;
+};
 
 static uint64_t hash_name(const char *name)
 {
 	return kr_hash_bytes(name, strlen(name)) | 1;
 }
 
-static void add_all(struct kr_note_change *change, const struct kr_fid *fid)
+static void add_all(struct change *change, const struct kr_fid *fid)
 {
-	change->places[change->count++] = (struct kr_attr_cache_place){.slot = kr_attr_cache_bucket(fid)};
+	change->places[change->count++] = (struct place){.slot = kr_attr_cache_bucket(fid)};
 }
 
 /* [lock] NAME of DIR, and what it stands for, as far as that is noted: if the name goes, that has a link less. */
-static void add_name(
-	struct kr_attr_cache *notes, struct kr_note_change *change, const struct kr_fid *dir, const char *name)
+static void add_name(struct kr_attr_cache *cache, struct change *change, const struct kr_fid *dir, const char *name)
 {
-	const struct kr_attr_cache_entry *note;
+	const struct kr_attr_cache_entry *entry;
 	struct kr_attr_cache_key key;
 	struct kr_fid file;
 
-	change->places[change->count++] =
-		(struct kr_attr_cache_place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
+	change->places[change->count++] = (struct place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
 	kr_attr_cache_key_entry(&key, dir, name);
-	note = kr_attr_cache_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
-	if (!note || note->err)
+	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, kr_clock_ns());
+	if (!entry || entry->err)
 		return;
-	memcpy(&file, kr_note_value(note), sizeof(file));
+	memcpy(&file, kr_note_value(entry), sizeof(file));
 	add_all(change, &file);
 }
 
 /* [lock] */
-static void add_places(
-	struct kr_attr_cache *notes, struct kr_note_change *change, uint16_t type, const union kr_any_msg *asked)
+static void add_places(struct kr_attr_cache *cache, struct change *change, uint16_t type, const union kr_any_msg *asked)
 {
 	switch (type) {
 	case KR_MSG_CREATE:
-		add_name(notes, change, &asked->create_request.parent, asked->create_request.name);
+		add_name(cache, change, &asked->create_request.parent, asked->create_request.name);
 		break;
 	case KR_MSG_MAKE:
-		add_name(notes, change, &asked->make_request.parent, asked->make_request.name);
+		add_name(cache, change, &asked->make_request.parent, asked->make_request.name);
 		break;
 	case KR_MSG_REMOVE:
-		add_name(notes, change, &asked->remove_request.parent, asked->remove_request.name);
+		add_name(cache, change, &asked->remove_request.parent, asked->remove_request.name);
 		break;
 	case KR_MSG_LINK:
-		add_name(notes, change, &asked->link_request.parent, asked->link_request.name);
+		add_name(cache, change, &asked->link_request.parent, asked->link_request.name);
 		add_all(change, &asked->link_request.file);
 		break;
 	case KR_MSG_RENAME:
-		add_name(notes, change, &asked->rename_request.parent, asked->rename_request.name);
-		add_name(notes, change, &asked->rename_request.new_parent, asked->rename_request.new_name);
+		add_name(cache, change, &asked->rename_request.parent, asked->rename_request.name);
+		add_name(cache, change, &asked->rename_request.new_parent, asked->rename_request.new_name);
 		break;
 	case KR_MSG_SETATTR:
 		add_all(change, &asked->setattr_request.file);
@@ -105,44 +116,52 @@ static bool may_change(uint16_t type)
 	}
 }
 
-void kr_attr_cache_change_begin(
-	struct kr_mount *mount, struct kr_note_change *change, uint16_t type, const void *fields, size_t length)
+void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const void *fields, size_t length)
 {
-	struct kr_attr_cache *notes = mount->notes;
+	struct kr_attr_cache *cache = mount->attr_cache;
+	struct change *change;
 	union kr_any_msg *asked;
 	struct kr_arena arena = {0};
 
-	if (!notes || !may_change(type))
-		return;
+	if (!cache || !may_change(type))
+		return NULL;
+	change = kr_xcalloc(1, sizeof(*change));
 	asked = kr_xcalloc(1, sizeof(*asked));
 	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
-		KR_SCOPED_LOCK(&notes->lock);
+		KR_SCOPED_LOCK(&cache->lock);
 
-		add_places(notes, change, type, asked);
+		add_places(cache, change, type, asked);
 		if (change->count)
-			kr_list_append(&notes->changes, &change->link);
+			kr_list_append(&cache->changes, &change->link);
 	}
 	kr_arena_fini(&arena);
 	free(asked);
+	if (change->count)
+		return change;
+	free(change);
+	return NULL;
 }
 
-void kr_attr_cache_change_end(struct kr_mount *mount, struct kr_note_change *change)
+void kr_attr_cache_change_end(struct kr_mount *mount, void *ended)
 {
-	if (!change->count)
+	struct change *change = ended;
+
+	if (!change)
 		return;
-	KR_SCOPED_LOCK(&mount->notes->lock);
+	pthread_mutex_lock(&mount->attr_cache->lock);
 	kr_list_remove(&change->link);
-	change->count = 0;
+	pthread_mutex_unlock(&mount->attr_cache->lock);
+	free(change);
 }
 
 /* [lock] Whether a change is under way in SLOT: of NAME or all there, of anything (ANY), or of all (NAME 0). */
-static bool under_way(const struct kr_attr_cache *notes, uint32_t slot, uint64_t name, bool any)
+static bool under_way(const struct kr_attr_cache *cache, uint32_t slot, uint64_t name, bool any)
 {
-	const struct kr_note_change *change;
+	const struct change *change;
 
-	KR_LIST_FOR_EACH(change, &notes->changes, link) {
+	KR_LIST_FOR_EACH(change, &cache->changes, link) {
 		for (uint32_t i = 0; i < change->count; i++) {
-			const struct kr_attr_cache_place *place = &change->places[i];
+			const struct place *place = &change->places[i];
 
 			if (place->slot == slot && (any || !place->name || place->name == name))
 				return true;
@@ -151,17 +170,17 @@ static bool under_way(const struct kr_attr_cache *notes, uint32_t slot, uint64_t
 	return false;
 }
 
-bool kr_attr_cache_all_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid)
+bool kr_attr_cache_all_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid)
 {
-	return under_way(notes, kr_attr_cache_bucket(fid), 0, false);
+	return under_way(cache, kr_attr_cache_bucket(fid), 0, false);
 }
 
-bool kr_attr_cache_any_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid)
+bool kr_attr_cache_any_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid)
 {
-	return under_way(notes, kr_attr_cache_bucket(fid), 0, true);
+	return under_way(cache, kr_attr_cache_bucket(fid), 0, true);
 }
 
-bool kr_attr_cache_name_changes(const struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name)
+bool kr_attr_cache_name_changes(const struct kr_attr_cache *cache, const struct kr_fid *dir, const char *name)
 {
-	return under_way(notes, kr_attr_cache_bucket(dir), hash_name(name), false);
+	return under_way(cache, kr_attr_cache_bucket(dir), hash_name(name), false);
 }

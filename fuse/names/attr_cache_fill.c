@@ -7,12 +7,11 @@
 #include "common/rpc/lookups.h"
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
-#include "fuse/names/attr_cache_key.h"
 #include "fuse/names/attr_cache_priv.h"
 
 /* One answer that is being learnt. */
 struct answer {
-	struct kr_attr_cache *notes;
+	struct kr_attr_cache *cache;
 	uint64_t asked_ns, heard_ns;
 	int err;
 	uint16_t flags;
@@ -21,14 +20,14 @@ struct answer {
 static bool put(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int err,
 	const void *value, size_t length)
 {
-	answer->notes->learnt++;
-	return kr_attr_cache_store_put(&answer->notes->store, kr_attr_cache_bucket(fid), key->bytes, key->length,
+	answer->cache->learnt++;
+	return kr_attr_cache_store_put(&answer->cache->store, kr_attr_cache_bucket(fid), key->bytes, key->length,
 		answer->asked_ns, err, value, length);
 }
 
-static void drop(struct kr_attr_cache *notes, const struct kr_attr_cache_key *key)
+static void drop(struct kr_attr_cache *cache, const struct kr_attr_cache_key *key)
 {
-	kr_attr_cache_store_drop(&notes->store, key->bytes, key->length);
+	kr_attr_cache_store_drop(&cache->store, key->bytes, key->length);
 }
 
 static void learn_attr(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
@@ -58,7 +57,7 @@ static void learn_entry(const struct answer *answer, const struct kr_cred *cred,
 	if (put(answer, parent, &key, answer->err, fid, answer->err ? 0 : sizeof(*fid)))
 		return;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, parent);
-	drop(answer->notes, &key);
+	drop(answer->cache, &key);
 }
 
 /* What the file has become by our own change, which has come before what we do from now on (kr_file_after_change counts
@@ -71,7 +70,7 @@ static void learn_changed(const struct answer *answer, const struct kr_fid *fid,
 	if (answer->err || !(answer->flags & KR_FRAME_CACHEABLE_ATTR))
 		return;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
-	kr_attr_cache_store_confirm(&answer->notes->store, key.bytes, key.length, answer->heard_ns + 1);
+	kr_attr_cache_store_confirm(&answer->cache->store, key.bytes, key.length, answer->heard_ns + 1);
 }
 
 /* Of a directory that we have changed. */
@@ -143,9 +142,9 @@ static void learn_page(
 	if (said->entries.length)
 		memcpy(bytes + 1, said->entries.bytes, said->entries.length);
 	kr_attr_cache_key_page(&key, &asked->file, &asked->cred, asked->cookie);
-	kr_attr_cache_store_put_list(&answer->notes->store, kr_attr_cache_bucket(&asked->file), key.bytes, key.length,
+	kr_attr_cache_store_put_list(&answer->cache->store, kr_attr_cache_bucket(&asked->file), key.bytes, key.length,
 		answer->asked_ns, bytes, 1 + said->entries.length);
-	answer->notes->learnt++;
+	answer->cache->learnt++;
 }
 
 /* Each as if it had been the answer to a LOOKUP of its own. What is malformed ends it. */
@@ -197,47 +196,47 @@ static void learn_removed(
 /* --- our own changes -------------------------------------------------------------------------- */
 
 /* NAME in DIR stands for something else now: for what is LEARNT from the same answer, or nobody knows. */
-static void changed_name(struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name, bool learnt)
+static void changed_name(struct kr_attr_cache *cache, const struct kr_fid *dir, const char *name, bool learnt)
 {
 	struct kr_attr_cache_key key;
 
 	if (!learnt) {
 		kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, dir);
-		drop(notes, &key);
+		drop(cache, &key);
 	}
 	kr_attr_cache_key_entry(&key, dir, name);
-	drop(notes, &key);
+	drop(cache, &key);
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, dir);
-	drop(notes, &key);
-	kr_attr_cache_store_forget_lists(&notes->store, kr_attr_cache_bucket(dir));
+	drop(cache, &key);
+	kr_attr_cache_store_forget_lists(&cache->store, kr_attr_cache_bucket(dir));
 }
 
 /* What the server leaves to us to forget (msgs.def, NOTES), whatever the request has come to. */
 static void forget_own(const struct answer *answer, uint16_t type, const union kr_any_msg *asked)
 {
 	bool learnt = !answer->err && answer->flags & KR_FRAME_CACHEABLE;
-	struct kr_attr_cache *notes = answer->notes;
+	struct kr_attr_cache *cache = answer->cache;
 	struct kr_attr_cache_key key;
-	KR_SCOPED_LOCK(&notes->lock);
+	KR_SCOPED_LOCK(&cache->lock);
 
 	switch (type) {
 	case KR_MSG_CREATE:
-		changed_name(notes, &asked->create_request.parent, asked->create_request.name, learnt);
+		changed_name(cache, &asked->create_request.parent, asked->create_request.name, learnt);
 		break;
 	case KR_MSG_MAKE:
-		changed_name(notes, &asked->make_request.parent, asked->make_request.name, learnt);
+		changed_name(cache, &asked->make_request.parent, asked->make_request.name, learnt);
 		break;
 	case KR_MSG_REMOVE:
-		changed_name(notes, &asked->remove_request.parent, asked->remove_request.name, learnt);
+		changed_name(cache, &asked->remove_request.parent, asked->remove_request.name, learnt);
 		break;
 	case KR_MSG_LINK:
-		changed_name(notes, &asked->link_request.parent, asked->link_request.name, learnt);
+		changed_name(cache, &asked->link_request.parent, asked->link_request.name, learnt);
 		kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, &asked->link_request.file);
-		drop(notes, &key);
+		drop(cache, &key);
 		break;
 	case KR_MSG_RENAME:
-		changed_name(notes, &asked->rename_request.parent, asked->rename_request.name, false);
-		changed_name(notes, &asked->rename_request.new_parent, asked->rename_request.new_name, false);
+		changed_name(cache, &asked->rename_request.parent, asked->rename_request.name, false);
+		changed_name(cache, &asked->rename_request.new_parent, asked->rename_request.new_name, false);
 		break;
 	default:
 		break;
@@ -302,7 +301,7 @@ static void learn_success(
 static void learn(
 	const struct answer *answer, uint16_t type, const union kr_any_msg *asked, const union kr_any_msg *said)
 {
-	KR_SCOPED_LOCK(&answer->notes->lock);
+	KR_SCOPED_LOCK(&answer->cache->lock);
 
 	switch (type) {
 	case KR_MSG_LOOKUP:
@@ -328,34 +327,34 @@ static void learn(
 
 void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now)
 {
-	struct kr_attr_cache *notes = mount->notes;
-	const struct kr_attr_cache_entry *note;
+	struct kr_attr_cache *cache = mount->attr_cache;
+	const struct kr_attr_cache_entry *entry;
 	struct kr_attr attr;
 	struct kr_attr_cache_key key;
 
-	if (!notes)
+	if (!cache)
 		return;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
-	KR_SCOPED_LOCK(&notes->lock);
-	note = kr_attr_cache_store_get(&notes->store, key.bytes, key.length, kr_clock_ns());
-	if (!note)
+	KR_SCOPED_LOCK(&cache->lock);
+	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, kr_clock_ns());
+	if (!entry)
 		return;
-	memcpy(&attr, kr_note_value(note), sizeof(attr));
+	memcpy(&attr, kr_note_value(entry), sizeof(attr));
 	if (kr_time_compare(now->atime, attr.atime) <= 0)
 		return;
 	attr.atime = now->atime;
-	kr_attr_cache_store_amend(&notes->store, note, &attr);
+	kr_attr_cache_store_amend(&cache->store, entry, &attr);
 }
 
 void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
 	struct answer answer = {
-		.notes = mount->notes, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
+		.cache = mount->attr_cache, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
 	union kr_any_msg *asked;
 	struct kr_arena arena = {0};
 
-	if (!mount->notes || (!(flags & (KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR)) && !changes_names(type)))
+	if (!mount->attr_cache || (!(flags & (KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR)) && !changes_names(type)))
 		return;
 	asked = kr_xcalloc(1, sizeof(*asked));
 	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {

@@ -10,14 +10,14 @@
 struct kr_attr_cache {
 	pthread_mutex_t lock;
 	struct kr_attr_cache_store store; /* [lock] */
-	struct kr_list changes;           /* [lock] struct kr_note_change, of our own, under way */
+	struct kr_list changes;           /* [lock] requests of our own that change something (attr_cache_change.c) */
 	uint64_t known, learnt, forgets;  /* [lock] */
 };
 
 /* [lock] Whether a change of ours is under way: of FID altogether; of that, or of any name in it; of NAME in DIR, or
  * DIR altogether. */
-bool kr_attr_cache_all_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid);
-bool kr_attr_cache_any_changes(const struct kr_attr_cache *notes, const struct kr_fid *fid);
-bool kr_attr_cache_name_changes(const struct kr_attr_cache *notes, const struct kr_fid *dir, const char *name);
+bool kr_attr_cache_all_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid);
+bool kr_attr_cache_any_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid);
+bool kr_attr_cache_name_changes(const struct kr_attr_cache *cache, const struct kr_fid *dir, const char *name);
 
 #endif

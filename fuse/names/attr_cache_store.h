@@ -8,6 +8,44 @@
 
 #include "common/base/list.h"
 #include "common/base/table.h"
+#include "common/base/types.h"
+
+/* --- keys: what was asked, of which file, and, where the answer depends on it, by whom --- */
+
+/* WHOLE, of a directory: all its names are noted. It is noted before any of them and never anew, so that it ends before
+ * they do. */
+enum kr_note_kind {
+	KR_ATTR_CACHE_ENTRY,
+	KR_ATTR_CACHE_SEARCH,
+	KR_ATTR_CACHE_WHOLE,
+	KR_ATTR_CACHE_ATTR,
+	KR_ATTR_CACHE_BARE,
+	KR_ATTR_CACHE_XATTR,
+	KR_ATTR_CACHE_XATTR_LIST,
+	KR_ATTR_CACHE_MAY,
+	KR_ATTR_CACHE_TARGET,
+	KR_ATTR_CACHE_PAGE
+};
+
+struct kr_attr_cache_key {
+	size_t length;
+	uint8_t bytes[1 + 1 + KR_FID_MAX + 12 + 4 * KR_GROUPS_MAX + KR_NAME_MAX + 1];
+};
+
+void kr_attr_cache_key(struct kr_attr_cache_key *key, enum kr_note_kind kind, const struct kr_fid *fid);
+void kr_attr_cache_key_by(
+	struct kr_attr_cache_key *key, enum kr_note_kind kind, const struct kr_fid *fid, const struct kr_cred *cred);
+/* What a name stands for is the same for all who may search the directory, which is noted by itself
+ * (KR_ATTR_CACHE_SEARCH). */
+void kr_attr_cache_key_entry(struct kr_attr_cache_key *key, const struct kr_fid *parent, const char *name);
+void kr_attr_cache_key_xattr(
+	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, const char *name);
+void kr_attr_cache_key_may(
+	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint32_t mask);
+void kr_attr_cache_key_page(
+	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint64_t cookie);
+
+/* --- the store --- */
 
 enum { KR_ATTR_CACHE_MAX = 65536, KR_ATTR_CACHE_BYTES_MAX = 32 << 20 };
 
@@ -26,7 +64,7 @@ struct kr_attr_cache_entry {
 struct kr_attr_cache_page {
 	struct kr_table_link by_slot;
 	uint32_t slot;
-	struct kr_list notes, lists;
+	struct kr_list entries, lists;
 };
 
 struct kr_attr_cache_store {
@@ -49,10 +87,10 @@ const struct kr_attr_cache_entry *kr_attr_cache_store_get(
 	const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns);
 /* Overwrites the value of NOTE, which is as long. */
 void kr_attr_cache_store_amend(
-	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *note, const void *value);
-static inline const void *kr_note_value(const struct kr_attr_cache_entry *note)
+	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *entry, const void *value);
+static inline const void *kr_note_value(const struct kr_attr_cache_entry *entry)
 {
-	return note->bytes + note->key_length;
+	return entry->bytes + entry->key_length;
 }
 /* What is noted under KEY has been true at AT_NS, which is later than when it was asked for. */
 void kr_attr_cache_store_confirm(struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t at_ns);

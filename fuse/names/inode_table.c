@@ -41,11 +41,6 @@ struct kr_inodes {
 	uint64_t generations;
 };
 
-static uint64_t hash_of(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
-}
-
 static bool match(const struct kr_table_link *link, const void *key)
 {
 	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_inode, link)->fid, key);
@@ -58,7 +53,7 @@ static uint64_t number_of(const struct kr_inodes *inodes, const struct kr_inode 
 
 static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&inodes->by_fid, hash_of(fid), match, fid);
+	struct kr_table_link *link = kr_table_find(&inodes->by_fid, kr_fid_hash(fid), match, fid);
 
 	return link ? KR_CONTAINER_OF(link, struct kr_inode, link) : NULL;
 }
@@ -75,7 +70,7 @@ static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, 
 	inode->type = type;
 	inode->size = inode->last_size = size;
 	inode->generation = ++inodes->generations;
-	kr_table_insert(&inodes->by_fid, &inode->link, hash_of(fid));
+	kr_table_insert(&inodes->by_fid, &inode->link, kr_fid_hash(fid));
 	return inode;
 }
 

@@ -1,5 +1,6 @@
 /* See lookup_prefetch.h.  A call keeps the names that it has asked for: the listing they come from may be gone when it
  * is answered. */
+#include "fuse/base/cred.h"
 #include "fuse/names/lookup_prefetch.h"
 
 #include <stdlib.h>
@@ -10,7 +11,8 @@
 #include "common/base/util.h"
 #include "fuse/names/dir_listing.h"
 #include "fuse/names/attr_cache.h"
-#include "fuse/ops/op.h"
+#include "fuse/base/waiter.h"
+#include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 #include "fuse/names/walk_detector.h"
 
@@ -47,7 +49,7 @@ struct call {
 	struct kr_mount *mount;
 	struct place place;
 	struct kr_writer names;
-	struct kr_list waiting; /* ops */
+	struct kr_list waiting; /* struct kr_waiter */
 };
 
 /* A listing of our own under way. */
@@ -60,12 +62,12 @@ struct walk {
 
 struct kr_lookup_prefetch *kr_lookup_prefetch_new(void)
 {
-	struct kr_lookup_prefetch *ahead = kr_xcalloc(1, sizeof(*ahead));
+	struct kr_lookup_prefetch *prefetch = kr_xcalloc(1, sizeof(*prefetch));
 
-	kr_table_init(&ahead->by_place);
-	kr_list_init(&ahead->listed);
-	kr_list_init(&ahead->calls);
-	return ahead;
+	kr_table_init(&prefetch->by_place);
+	kr_list_init(&prefetch->listed);
+	kr_list_init(&prefetch->calls);
+	return prefetch;
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
@@ -82,7 +84,7 @@ static bool is_at(const struct place *place, const struct kr_fid *fid, const str
 
 static void place_init(struct place *place, const struct kr_fid *fid, const struct kr_cred *cred)
 {
-	*place = (struct place){.fid = *fid, .cred = *cred, .groups = kr_op_copy_groups(cred)};
+	*place = (struct place){.fid = *fid, .cred = *cred, .groups = kr_cred_copy_groups(cred)};
 	place->cred.groups = place->groups;
 }
 
@@ -95,85 +97,80 @@ static bool match_place(const struct kr_table_link *link, const void *context)
 	return is_at(&KR_CONTAINER_OF(link, struct listed, by_place)->place, &wanted->fid, &wanted->cred);
 }
 
-static uint64_t hash_of(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
-}
-
-static struct listed *find(struct kr_lookup_prefetch *ahead, const struct kr_fid *fid, const struct kr_cred *cred)
+static struct listed *find(struct kr_lookup_prefetch *prefetch, const struct kr_fid *fid, const struct kr_cred *cred)
 {
 	struct place wanted = {.fid = *fid, .cred = *cred};
-	struct kr_table_link *link = kr_table_find(&ahead->by_place, hash_of(fid), match_place, &wanted);
+	struct kr_table_link *link = kr_table_find(&prefetch->by_place, kr_fid_hash(fid), match_place, &wanted);
 
 	return link ? KR_CONTAINER_OF(link, struct listed, by_place) : NULL;
 }
 
-static void drop(struct kr_lookup_prefetch *ahead, struct listed *listed)
+static void drop(struct kr_lookup_prefetch *prefetch, struct listed *listed)
 {
-	kr_table_remove(&ahead->by_place, &listed->by_place);
+	kr_table_remove(&prefetch->by_place, &listed->by_place);
 	kr_list_remove(&listed->by_age);
-	ahead->bytes -= listed->bytes;
+	prefetch->bytes -= listed->bytes;
 	kr_dir_listing_free(listed->listing);
 	free(listed->place.groups);
 	free(listed);
 }
 
-static struct listed *oldest(struct kr_lookup_prefetch *ahead)
+static struct listed *oldest(struct kr_lookup_prefetch *prefetch)
 {
-	return KR_LIST_ENTRY(ahead->listed.head.next, struct listed, by_age);
+	return KR_LIST_ENTRY(prefetch->listed.head.next, struct listed, by_age);
 }
 
-static struct listed *add(struct kr_lookup_prefetch *ahead, const struct kr_fid *fid, const struct kr_cred *cred)
+static struct listed *add(struct kr_lookup_prefetch *prefetch, const struct kr_fid *fid, const struct kr_cred *cred)
 {
 	struct listed *listed = kr_xcalloc(1, sizeof(*listed));
 
 	listed->listing = kr_dir_listing_new();
 	place_init(&listed->place, fid, cred);
-	kr_table_insert(&ahead->by_place, &listed->by_place, hash_of(fid));
+	kr_table_insert(&prefetch->by_place, &listed->by_place, kr_fid_hash(fid));
 	return listed;
 }
 
 /* LISTED, which is new or has changed, stays; others may have to go for it. */
-static void keep(struct kr_lookup_prefetch *ahead, struct listed *listed)
+static void keep(struct kr_lookup_prefetch *prefetch, struct listed *listed)
 {
 	kr_list_remove(&listed->by_age);
-	kr_list_append(&ahead->listed, &listed->by_age);
-	ahead->bytes -= listed->bytes;
+	kr_list_append(&prefetch->listed, &listed->by_age);
+	prefetch->bytes -= listed->bytes;
 	listed->bytes = kr_dir_listing_bytes(listed->listing);
-	ahead->bytes += listed->bytes;
-	while (oldest(ahead) != listed &&
-		(ahead->bytes > KR_LOOKUP_PREFETCH_BYTES_MAX ||
-			ahead->by_place.count > KR_LOOKUP_PREFETCH_LISTINGS_MAX))
-		drop(ahead, oldest(ahead));
+	prefetch->bytes += listed->bytes;
+	while (oldest(prefetch) != listed &&
+		(prefetch->bytes > KR_LOOKUP_PREFETCH_BYTES_MAX ||
+			prefetch->by_place.count > KR_LOOKUP_PREFETCH_LISTINGS_MAX))
+		drop(prefetch, oldest(prefetch));
 }
 
 void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
 	uint64_t cookie, const void *entries, size_t length, bool anew)
 {
-	struct kr_lookup_prefetch *ahead = mount->ahead;
+	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct listed *listed;
 
-	if (!ahead || !kr_session_facts(mount->session)->lookups)
+	if (!prefetch || !kr_session_facts(mount->session)->lookups)
 		return;
-	listed = find(ahead, fid, cred);
+	listed = find(prefetch, fid, cred);
 	if (!listed && cookie != 0)
 		return;
 	if (!listed)
-		listed = add(ahead, fid, cred);
+		listed = add(prefetch, fid, cred);
 	else if (cookie == 0 && !anew)
 		return;
 	kr_dir_listing_add(listed->listing, cookie, entries, length);
-	keep(ahead, listed);
+	keep(prefetch, listed);
 }
 
-void kr_lookup_prefetch_free(struct kr_lookup_prefetch *ahead)
+void kr_lookup_prefetch_free(struct kr_lookup_prefetch *prefetch)
 {
-	if (!ahead)
+	if (!prefetch)
 		return;
-	while (!kr_list_empty(&ahead->listed))
-		drop(ahead, oldest(ahead));
-	kr_table_fini(&ahead->by_place);
-	free(ahead);
+	while (!kr_list_empty(&prefetch->listed))
+		drop(prefetch, oldest(prefetch));
+	kr_table_fini(&prefetch->by_place);
+	free(prefetch);
 }
 
 /* --- calls ------------------------------------------------------------------------------------ */
@@ -197,11 +194,11 @@ static bool asks_for(const struct call *call, const char *name)
 }
 
 static struct call *find_call(
-	struct kr_lookup_prefetch *ahead, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+	struct kr_lookup_prefetch *prefetch, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
 	struct call *call;
 
-	KR_LIST_FOR_EACH(call, &ahead->calls, link) {
+	KR_LIST_FOR_EACH(call, &prefetch->calls, link) {
 		if (is_at(&call->place, parent, cred) && asks_for(call, name))
 			return call;
 	}
@@ -236,7 +233,7 @@ static struct call *new_call(struct kr_mount *mount, const struct kr_cred *cred,
 /* The listing learns what has come of it. */
 static void tell_listing(struct call *call)
 {
-	struct listed *listed = find(call->mount->ahead, &call->place.fid, &call->place.cred);
+	struct listed *listed = find(call->mount->lookup_prefetch, &call->place.fid, &call->place.cred);
 	char name[KR_NAME_MAX + 1];
 	struct kr_reader r;
 	bool any = false;
@@ -261,17 +258,17 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 
 	(void)err, (void)reply, (void)data;
 	kr_list_remove(&call->link);
-	call->mount->ahead->call_count--;
+	call->mount->lookup_prefetch->call_count--;
 	tell_listing(call);
-	kr_op_wake(&call->waiting);
+	kr_waiters_wake(&call->waiting);
 	free_call(call);
 }
 
 struct kr_list *kr_lookup_prefetch_ask(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
-	struct kr_lookup_prefetch *ahead = mount->ahead;
-	struct listed *listed = ahead ? find(ahead, parent, cred) : NULL;
+	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
+	struct listed *listed = prefetch ? find(prefetch, parent, cred) : NULL;
 	struct kr_lookups_request msg = {.cred = *cred, .parent = *parent};
 	const char *names[KR_LOOKUPS_MAX];
 	struct call *call;
@@ -279,10 +276,10 @@ struct kr_list *kr_lookup_prefetch_ask(
 
 	if (!listed)
 		return NULL;
-	call = find_call(ahead, cred, parent, name);
+	call = find_call(prefetch, cred, parent, name);
 	if (call)
 		return &call->waiting;
-	if (ahead->call_count == KR_LOOKUP_PREFETCH_CALLS_MAX)
+	if (prefetch->call_count == KR_LOOKUP_PREFETCH_CALLS_MAX)
 		return NULL;
 	call = new_call(mount, cred, parent);
 	count = kr_dir_listing_ahead(listed->listing, name, now_ms(), known, call, names);
@@ -293,8 +290,8 @@ struct kr_list *kr_lookup_prefetch_ask(
 		return NULL;
 	}
 	msg.names = (struct kr_bytes){call->names.bytes, (uint32_t)call->names.length};
-	kr_list_append(&ahead->calls, &call->link);
-	ahead->call_count++;
+	kr_list_append(&prefetch->calls, &call->link);
+	prefetch->call_count++;
 	kr_rpc_call(mount->rpc, KR_MSG_LOOKUPS, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_reply, call);
 	return &call->waiting;
 }
@@ -303,7 +300,7 @@ struct kr_list *kr_lookup_prefetch_ask(
 
 static void free_walk(struct walk *walk)
 {
-	walk->mount->ahead->walking--;
+	walk->mount->lookup_prefetch->walking--;
 	free(walk->place.groups);
 	free(walk);
 }
@@ -330,7 +327,7 @@ static void on_page(void *context, int err, const void *message, struct kr_buf *
 	if (!err && reply->entries.length) {
 		kr_lookup_prefetch_listed(walk->mount, &walk->place.cred, &walk->place.fid, walk->cookie,
 			reply->entries.bytes, reply->entries.length, true);
-		listed = find(walk->mount->ahead, &walk->place.fid, &walk->place.cred);
+		listed = find(walk->mount->lookup_prefetch, &walk->place.fid, &walk->place.cred);
 	}
 	if (!listed || reply->end || walk->pages == KR_LOOKUP_PREFETCH_PAGES_MAX ||
 		kr_dir_listing_end(listed->listing) == walk->cookie) {
@@ -343,16 +340,16 @@ static void on_page(void *context, int err, const void *message, struct kr_buf *
 
 void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
 {
-	struct kr_lookup_prefetch *ahead = mount->ahead;
+	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct walk *walk;
 
-	if (!ahead || !kr_session_facts(mount->session)->lookups || ahead->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
+	if (!prefetch || !kr_session_facts(mount->session)->lookups || prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
 		return;
-	if (!kr_walk_detector_found(&ahead->walks, hash_of(parent) ^ kr_hash_u64(cred->uid)))
+	if (!kr_walk_detector_found(&prefetch->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
 		return;
 	walk = kr_xcalloc(1, sizeof(*walk));
 	walk->mount = mount;
 	place_init(&walk->place, parent, cred);
-	ahead->walking++;
+	prefetch->walking++;
 	ask_page(walk);
 }

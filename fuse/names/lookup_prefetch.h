@@ -1,10 +1,9 @@
-/* Looking names up ahead (LOOKUPS of msgs.def): the wiring between what was listed (dir_listing.h), operations, and
- * notes.
+/* Lookup prefetch (LOOKUPS in msgs.def): connects what was listed (dir_listing.h), operations and the attribute cache.
  *
- * A look-up that is not noted asks here first.  Either it has to be sent by itself, or it waits for a request that asks
- * for it and for those that are expected after it; what comes of that is noted (attr_cache.c), and who has waited looks
- * there again. A directory that a program goes through without having listed it is listed for it (walk_detector.h).
- * Loop thread, except kr_lookup_prefetch_new and _free.
+ * A lookup that is not cached asks here first.  Either it goes to the server by itself, or it waits for a request that
+ * asks for its name and for the names expected after it.  The answers are cached (attr_cache.c), and the waiting lookups
+ * look there again.  A directory that a program walks without listing it is listed for it (walk_detector.h).  Loop thread,
+ * except kr_lookup_prefetch_new and _free.
  */
 #ifndef KR_FUSE_LOOKUP_PREFETCH_H
 #define KR_FUSE_LOOKUP_PREFETCH_H
@@ -25,14 +24,14 @@ enum {
 
 struct kr_lookup_prefetch *kr_lookup_prefetch_new(void);
 /* After the rpc has ended. */
-void kr_lookup_prefetch_free(struct kr_lookup_prefetch *ahead);
-/* CRED is shown entries of FID from COOKIE on: as the server has just listed them (ANEW), or as they are noted. */
+void kr_lookup_prefetch_free(struct kr_lookup_prefetch *prefetch);
+/* CRED is shown entries of FID from COOKIE on: as the server has just listed them (ANEW), or from the cache. */
 void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
 	uint64_t cookie, const void *entries, size_t length, bool anew);
 /* A name in PARENT that CRED has asked for by itself has been found there. */
 void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent);
-/* NAME in PARENT is not noted: the list of operations to wait in (kr_op_wait; they are woken when it is or cannot be
- * noted), or NULL: it is to be asked for by itself. */
+/* NAME in PARENT is not cached: returns the list to wait in (kr_waiter_wait) until it is, or cannot be.  NULL: the lookup
+ * must be sent by itself. */
 struct kr_list *kr_lookup_prefetch_ask(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
 

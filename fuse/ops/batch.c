@@ -9,7 +9,8 @@
 #include "common/base/fault.h"
 #include "common/base/util.h"
 #include "fuse/file/file_read.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
+#include "fuse/writeback/flush.h"
 
 enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
 
@@ -362,7 +363,7 @@ static void step_batch(struct kr_op *op)
 		kr_file_op_wait(&batch_op->file_op, kr_file_write_kinds(file, false));
 	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher, file))) {
 		kr_flusher_need_space(mount->flusher);
-		kr_files_wait_space(mount->files, op);
+		kr_files_wait_space(mount->files, &op->waiter);
 	} else {
 		answer(kr_op_finish(op), &batch_op->batch, file, err == -EBUSY ? lease_error : err);
 		kr_op_free(op);

@@ -16,7 +16,8 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/cred.h"
+#include "fuse/base/options.h"
 #include "fuse/base/signals.h"
 
 static void run_post(struct kr_task *task)
@@ -29,6 +30,13 @@ static void run_post(struct kr_task *task)
 		kr_op_reply_err(op, -ENOTCONN);
 	else
 		op->step(op);
+}
+
+static void woken(struct kr_waiter *waiter)
+{
+	struct kr_op *op = KR_CONTAINER_OF(waiter, struct kr_op, waiter);
+
+	op->step(op);
 }
 
 /* Loop thread. May free the op. */
@@ -89,6 +97,7 @@ void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char 
 	op->req = req;
 	op->name = name;
 	op->step = step;
+	op->waiter.wake = woken;
 	op->post_task.fn = run_post;
 	op->interrupt_task.fn = run_interrupt;
 	op->started_ns = kr_clock_ns();
@@ -100,12 +109,6 @@ void kr_op_post(struct kr_op *op)
 	/* In this order: once posted, the loop may answer and free it. */
 	fuse_req_interrupt_func(op->req, on_interrupt, op);
 	kr_loop_post(op->mount->kr_loop, &op->post_task);
-}
-
-void kr_op_wait(struct kr_op *op, struct kr_list *list)
-{
-	kr_list_remove(&op->waiting);
-	kr_list_append(list, &op->waiting);
 }
 
 int kr_op_given_up(const struct kr_op *op)
@@ -148,27 +151,12 @@ void kr_ops_tick(struct kr_mount *mount)
 	}
 }
 
-void kr_op_wake(struct kr_list *list)
-{
-	struct kr_list woken;
-	struct kr_link *link;
-
-	kr_list_init(&woken);
-	while ((link = kr_list_pop(list)) != NULL)
-		kr_list_append(&woken, link);
-	while ((link = kr_list_pop(&woken)) != NULL) {
-		struct kr_op *op = KR_LIST_ENTRY(link, struct kr_op, waiting);
-
-		op->step(op);
-	}
-}
-
 fuse_req_t kr_op_finish(struct kr_op *op)
 {
 	assert(!op->call);
 	fuse_req_interrupt_func(op->req, NULL, NULL);
 	kr_loop_forget(op->mount->kr_loop, &op->interrupt_task);
-	kr_list_remove(&op->waiting);
+	kr_list_remove(&op->waiter.link);
 	kr_list_remove(&op->all);
 	return op->req;
 }
@@ -196,7 +184,9 @@ static void on_call_reply(void *context, int err, const void *reply, struct kr_b
 	op->on_reply(op, err, reply, data);
 }
 
-void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
+/* Loop thread: sends a call (encoded with kr_call_new) on behalf of the op; one at a time.  ON_REPLY gets the answer in
+ * the loop thread, -EINTR after an interrupt that could be honoured. */
+static void op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
 {
 	assert(!op->call);
@@ -221,7 +211,7 @@ static void step_ask(struct kr_op *op)
 		return;
 	}
 	op->prepared = NULL;
-	kr_op_call(op, call, op->prepared_flags, op->on_reply);
+	op_call(op, call, op->prepared_flags, op->on_reply);
 }
 
 void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
@@ -253,8 +243,7 @@ void kr_ops_interrupt(struct kr_mount *mount)
 
 	/* By turns of a list of our own: an interrupted op may end itself and others. */
 	kr_list_init(&all);
-	while ((link = kr_list_pop(&mount->ops)) != NULL)
-		kr_list_append(&all, link);
+	kr_list_move(&mount->ops, &all);
 	while ((link = kr_list_pop(&all)) != NULL) {
 		kr_list_append(&mount->ops, link);
 		interrupt(KR_LIST_ENTRY(link, struct kr_op, all));
@@ -284,19 +273,8 @@ void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred)
 	ret_cred->groups = ret_cred->group_count ? groups : NULL;
 }
 
-uint32_t *kr_op_copy_groups(const struct kr_cred *cred)
-{
-	uint32_t *groups;
-
-	if (cred->group_count == 0)
-		return NULL;
-	groups = kr_xcalloc(cred->group_count, sizeof(groups[0]));
-	memcpy(groups, cred->groups, cred->group_count * sizeof(groups[0]));
-	return groups;
-}
-
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred)
 {
 	kr_op_cred(op->req, ret_cred);
-	ret_cred->groups = op->groups = kr_op_copy_groups(ret_cred);
+	ret_cred->groups = op->groups = kr_cred_copy_groups(ret_cred);
 }

@@ -12,19 +12,20 @@
 #include "fuse/names/inode_table.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
+#include "fuse/base/waiter.h"
 #include "fuse/session/rpc.h"
-#include "fuse/ops/shim.h"
+#include "fuse/base/shim.h"
 
 struct kr_op {
 	struct kr_mount *mount;
 	fuse_req_t req;
-	/* Loop thread: look again.  Called after the post, by whoever walks the list that the op waits on (kr_op_wake),
-	 * and after an interrupt. */
+	/* Loop thread: look again.  Called after the post, when the op is woken (kr_waiters_wake), and after an
+	 * interrupt. */
 	void (*step)(struct kr_op *op);
 	/* Frees what the op's own struct holds, not the struct; may be NULL. */
 	void (*fini)(struct kr_op *op);
 	/* For the list of what it waits for. */
-	struct kr_link waiting;
+	struct kr_waiter waiter;
 	/* A signal ends the program's wait (signals.h): a step that would wait answers -EINTR instead.  An op whose
 	 * call is under way gets the answer of the call first (-EINTR if it could be given up). */
 	bool interrupted;
@@ -56,10 +57,6 @@ void kr_op_post(struct kr_op *op);
 int kr_op_given_up(const struct kr_op *op);
 /* Loop thread, a few times a second: finds those that are late or whose program is to end, and steps them. */
 void kr_ops_tick(struct kr_mount *mount);
-/* Loop thread: puts the op at the end of LIST (taking it off another) until it is stepped. */
-void kr_op_wait(struct kr_op *op, struct kr_list *list);
-/* Loop thread: takes all ops off LIST and steps each, those that wait again included once only. */
-void kr_op_wake(struct kr_list *list);
 /* Loop thread: takes the op's ears and lists away; then answer with fuse_reply_*(op->req, ...), then kr_op_free. */
 fuse_req_t kr_op_finish(struct kr_op *op);
 /* Loop thread, after kr_op_finish and the answer; or any thread before kr_op_post. */
@@ -67,10 +64,6 @@ void kr_op_free(struct kr_op *op);
 /* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
 void kr_op_reply_err(struct kr_op *op, int err);
 
-/* Loop thread: sends a call (encoded with kr_call_new) on behalf of the op; one at a time.  ON_REPLY gets the answer in
- * the loop thread, -EINTR after an interrupt that could be honoured. */
-void kr_op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
-	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* The same from a message. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
@@ -88,18 +81,8 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 }
 /* Who asks, with his supplementary groups, which are the calling thread's own memory until its next call. */
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
-/* A copy of CRED's groups, owned by the caller; NULL: none. */
-uint32_t *kr_op_copy_groups(const struct kr_cred *cred);
 /* The same for an op that keeps it: the groups live as long as the op. Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO
- * if that cannot be true; the kernel believes in the size then.  If the file has been cut since it is asked for anew.
- */
-void kr_op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr);
-/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the
- * size. */
-void kr_op_reply_changed(
-	fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr);
 /* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
  * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,

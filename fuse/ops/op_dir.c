@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "common/base/util.h"
+#include "fuse/base/cred.h"
 #include "fuse/names/lookup_prefetch.h"
 #include "fuse/names/dir_fsync.h"
 #include "fuse/names/attr_cache.h"
@@ -72,7 +73,7 @@ void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		dir->root_ino = kr_session_facts(kr_op_mount(req)->session)->root_attr.ino;
 	fi->fh = (uint64_t)(uintptr_t)dir;
 	kr_op_cred(req, &dir->cred);
-	dir->cred.groups = dir->groups = kr_op_copy_groups(&dir->cred);
+	dir->cred.groups = dir->groups = kr_cred_copy_groups(&dir->cred);
 	if (fuse_reply_open(req, fi) < 0)
 		free_dir(dir);
 }

@@ -2,14 +2,14 @@
 #include "fuse/ops/op_file.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
-#include "fuse/file/locks.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
+#include "fuse/journal/journal.h"
+#include "fuse/writeback/flush.h"
 
-static void wake(struct kr_file_waiter *waiter)
+static void wake(struct kr_waiter *waiter)
 {
-	struct kr_file_op *op = KR_CONTAINER_OF(waiter, struct kr_file_op, waiter);
+	struct kr_file_op *op = KR_CONTAINER_OF(waiter, struct kr_file_op, waiter.waiter);
 
 	op->op.step(&op->op);
 }
@@ -30,7 +30,7 @@ void *kr_file_op_new(
 	if (!op)
 		return NULL;
 	op->op.fini = kr_file_op_fini;
-	op->waiter.wake = wake;
+	op->waiter.waiter.wake = wake;
 	op->file = kr_file_get(file);
 	return op;
 }
@@ -39,52 +39,6 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds)
 {
 	kr_file_wait(op->file, &op->waiter);
 	kr_file_need(op->file, kinds);
-}
-
-/* --- handles ---------------------------------------------------------------------------------- */
-
-static void released(struct kr_task *task)
-{
-	kr_handle_release(KR_CONTAINER_OF(task, struct kr_handle, release_task));
-}
-
-struct kr_handle *kr_handle_new(struct kr_file *file)
-{
-	struct kr_handle *handle = kr_xcalloc(1, sizeof(*handle));
-
-	handle->file = file;
-	handle->release_task.fn = released;
-	pthread_mutex_lock(&file->lock);
-	handle->errors_seen = file->error_count;
-	pthread_mutex_unlock(&file->lock);
-	file->handles++;
-	kr_list_append(&file->handle_list, &handle->link);
-	return handle;
-}
-
-void kr_handle_release(struct kr_handle *handle)
-{
-	struct kr_file *file = handle->file;
-
-	kr_locks_release_handle(file, handle);
-	pthread_mutex_lock(&file->lock);
-	if (handle->mappable && --file->mappable == 0)
-		kr_lease_state_sealed(
-			&file->holder); /* RELEASE comes after the last munmap, which writes what was stored */
-	pthread_mutex_unlock(&file->lock);
-	kr_list_remove(&handle->link);
-	file->handles--;
-	kr_file_step(file);
-	kr_file_put(file);
-	free(handle);
-}
-
-void kr_handles_abandon(struct kr_file *file)
-{
-	struct kr_link *link;
-
-	while ((link = kr_list_pop(&file->handle_list)))
-		free(KR_LIST_ENTRY(link, struct kr_handle, link));
 }
 
 /* --- what writes do --------------------------------------------------------------------------- */
@@ -116,7 +70,7 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 		if (err)
 			return err;
 		if (kr_extent_map_empty(&file->dirty))
-			file->flush.clean_seq = extent.seq - 1;
+			file->flush->clean_seq = extent.seq - 1;
 		err = kr_extent_map_insert(&file->dirty, &extent, kr_journal_release, journal);
 		if (err) {
 			kr_journal_release(journal, &extent);
@@ -129,7 +83,7 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 		file->written_seq = extent.seq;
 		file->mtime = now;
 		file->clear_suid |= how->clear_suid;
-		file->page_written |= how->page;
+		file->pages.written |= how->page;
 		kr_lease_state_dirtied(&file->holder, how->page);
 		kr_flush_dirtied(file);
 	}

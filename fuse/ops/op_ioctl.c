@@ -3,7 +3,46 @@
 #include <stdio.h>
 
 #include "fuse/ops/batch.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
+#include "fuse/ops/op_file.h"
+
+static void on_staged(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	const struct kr_stage_reply *reply = message;
+	struct kr_stage_state state;
+
+	(void)data;
+	if (err) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	state = (struct kr_stage_state){.nodes = reply->nodes,
+		.done = reply->done,
+		.failed = reply->failed,
+		.size = reply->size,
+		.bytes = reply->bytes,
+		.room = reply->room,
+		.error = reply->failed ? (uint32_t)-kr_status_to_errno(reply->error) : 0};
+	snprintf(state.node, sizeof(state.node), "%s", reply->node);
+	fuse_reply_ioctl(kr_op_finish(op), 0, &state, sizeof(state));
+	kr_op_free(op);
+}
+
+/* KR_IOC_STAGE. Any thread. */
+static void stage(fuse_req_t req, struct kr_handle *handle, const struct kr_stage_state *asked)
+{
+	struct kr_stage_request msg;
+	struct kr_op *op;
+
+	if (!handle->readable || handle->batch_file) {
+		fuse_reply_err(req, EBADF);
+		return;
+	}
+	msg = (struct kr_stage_request){.file = handle->file->fid, .ms = asked->wait_ms};
+	op = kr_op_ask(sizeof(*op), req, "stage", KR_MSG_STAGE, &msg, KR_RPC_READ_ONLY, on_staged);
+	if (op)
+		kr_op_post(op);
+}
 
 static void reply_info(fuse_req_t req)
 {
@@ -63,7 +102,7 @@ void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argumen
 	else if (command == KR_IOC_BATCH && output_size == sizeof(struct kr_batch_token))
 		reply_token(req, kr_handle_of(fi));
 	else if (command == KR_IOC_STAGE && input_size == sizeof(struct kr_stage_state) && output_size == input_size)
-		kr_op_stage(req, kr_handle_of(fi), input);
+		stage(req, kr_handle_of(fi), input);
 	else
 		fuse_reply_err(req, ENOTTY);
 }

@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include "common/base/util.h"
+#include "fuse/base/cred.h"
 #include "fuse/names/lookup_prefetch.h"
 #include "fuse/ops/batch.h"
 #include "fuse/readcache/cache.h"
@@ -260,7 +261,7 @@ static void step_lookup(struct kr_op *op)
 		kr_op_free(op);
 	} else if (!lookup->waited && (list = kr_lookup_prefetch_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
 		lookup->waited = true;
-		kr_op_wait(op, list);
+		kr_waiter_wait(&op->waiter, list);
 	} else {
 		kr_op_send(op, KR_MSG_LOOKUP, &msg, KR_RPC_READ_ONLY, on_lookup);
 	}
@@ -287,7 +288,7 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!op)
 		return;
 	op->cred = msg.cred;
-	op->cred.groups = op->entry.op.groups = kr_op_copy_groups(&msg.cred);
+	op->cred.groups = op->entry.op.groups = kr_cred_copy_groups(&msg.cred);
 	op->entry.parent = msg.parent;
 	snprintf(op->entry.name, sizeof(op->entry.name), "%s", name);
 	kr_op_post(&op->entry.op);

@@ -7,24 +7,33 @@
  * says what that costs).
  *
  * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As
- * long as there is such a handle (file->mappable) pages come under READ and WRITE together (op_read.c); those that have
+ * long as there is such a handle (file->pages.mappable) pages come under READ and WRITE together (op_read.c); those that have
  * come before, under READ alone, are dropped before the first is opened.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "fuse/journal/journal.h"
 #include "fuse/ops/batch.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/ops/op_file.h"
-#include "fuse/daemon/options.h"
-#include "fuse/ops/shim.h"
+#include "fuse/base/options.h"
+#include "fuse/base/shim.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/session/session.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
-enum { OPEN_READ = 0, OPEN_WRITE = 1, OPEN_BOTH = 2, OPEN_TRUNCATE = 4, OPEN_EXECUTE = 8, OPEN_NOATIME = 16, OPEN_CACHED = 32 };
+enum {
+	OPEN_READ = 0,
+	OPEN_WRITE = 1,
+	OPEN_BOTH = 2,
+	OPEN_TRUNCATE = 4,
+	OPEN_EXECUTE = 8,
+	OPEN_NOATIME = 16,
+	OPEN_CACHED = 32
+};
 /* The kernel's mark of execve(2) among the flags of an open (FMODE_EXEC). */
 enum { FLAG_EXECUTE = 0x20 };
 
@@ -90,7 +99,7 @@ static bool is_mappable(const struct fuse_file_info *fi)
 	return (fi->flags & O_ACCMODE) == O_RDWR && kr_shim_direct_io_mmap();
 }
 
-/* Takes over the op's count in file->mappable. */
+/* Takes over the op's count in file->pages.mappable. */
 static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info *fi, bool keep_cache)
 {
 	struct kr_handle *handle = kr_handle_new(kr_file_get(file));
@@ -154,8 +163,8 @@ static bool claim_pages(struct open_op *open)
 	if (!is_mappable(&open->fi))
 		return true;
 	KR_SCOPED_LOCK(&file->lock);
-	if (file->mappable || !file->holder.pages) {
-		file->mappable++;
+	if (file->pages.mappable || !file->holder.pages) {
+		file->pages.mappable++;
 		return true;
 	}
 	kr_lease_state_distrust(&file->holder);
@@ -173,7 +182,7 @@ static bool may_finish(struct open_op *open)
 		kr_file_op_wait(&open->file_op, 0); /* woken when the pages have gone, or another has claimed them */
 		return false;
 	}
-	file->opening--;
+	file->open.opening--;
 	kr_file_step(file);
 	if (!claimed)
 		kr_op_reply_err(op, kr_op_given_up(op));
@@ -201,12 +210,12 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	struct kr_file *file = open->file_op.file;
 
 	if (err) {
-		file->opening--;
+		file->open.opening--;
 		kr_file_step(file);
 		kr_op_reply_err(op, err);
 		return;
 	}
-	file->opens++;
+	file->open.count++;
 	if (open->fi.flags & O_TRUNC)
 		kr_inode_truncated(file->mount->inodes, &file->fid);
 	open->readable = learn(open, file, reply->granted, &reply->attr);
@@ -262,7 +271,7 @@ static void step_open(struct kr_op *op)
 		kr_op_reply_err(op, err);
 		return;
 	}
-	file->opening++;
+	file->open.opening++;
 	open->generation = kr_files_generation(op->mount->files);
 	open->stamp = kr_clock_ns();
 	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
@@ -342,8 +351,8 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 		return;
 	}
 	file = open->file_op.file = kr_file_get_or_new(op->mount, &reply->file);
-	file->opens++;
-	file->opening++;
+	file->open.count++;
+	file->open.opening++;
 	open->attr = reply->attr;
 	if (reply->created)
 		open->fi.flags &= ~O_TRUNC;
@@ -380,9 +389,9 @@ static void step_create(struct kr_op *op)
 	kr_op_send(op, KR_MSG_CREATE, &msg, 0, on_created);
 }
 
-static void wake_create(struct kr_file_waiter *waiter)
+static void wake_create(struct kr_waiter *waiter)
 {
-	step_create(&KR_CONTAINER_OF(waiter, struct kr_file_op, waiter)->op);
+	step_create(&KR_CONTAINER_OF(waiter, struct kr_file_op, waiter.waiter)->op);
 }
 
 static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, const struct fuse_file_info *fi)
@@ -393,7 +402,7 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 	if (!op)
 		return;
 	op->file_op.op.fini = fini_create;
-	op->file_op.waiter.wake = wake_create;
+	op->file_op.waiter.waiter.wake = wake_create;
 	op->fi = *fi;
 	op->mode = mode;
 	op->umask = fuse_req_ctx(req)->umask;

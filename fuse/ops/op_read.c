@@ -2,7 +2,7 @@
  * for attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
  *
  * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that
- * programs may have mapped for storing (file->mappable), needs READ and WRITE (lease_state.h); a read(2) of it does
+ * programs may have mapped for storing (file->pages.mappable), needs READ and WRITE (lease_state.h); a read(2) of it does
  * not.  The kernel says which it is: what a program reads past the pages has the owner of its locks with it.
  */
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include "fuse/file/file_read.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
+#include "fuse/writeback/flush.h"
 
 enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
 
@@ -20,7 +21,7 @@ struct read_op {
 	struct kr_file_op file_op;
 	const struct kr_handle *handle;
 	uint64_t number;
-	struct kr_pool_share_member gated;
+	struct kr_parked_io parked;
 	bool entered;
 	uint8_t kinds; /* entered */
 	bool working;  /* in libuv's pool */
@@ -39,7 +40,7 @@ static bool is_page_aligned(uint64_t offset, size_t size)
 /* What a read needs; PAGE: for the kernel's pages. [lock] held. */
 static uint8_t kinds_of(const struct kr_file *file, bool page)
 {
-	return page && file->mappable ? KR_LEASE_ALL : KR_LEASE_READ;
+	return page && file->pages.mappable ? KR_LEASE_ALL : KR_LEASE_READ;
 }
 
 /* A read for the kernel's pages is inside with KINDS. [lock] held. */
@@ -56,7 +57,7 @@ static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
 {
 	kr_lease_state_leave(&file->holder, kinds, epoch);
 	if (kinds & KR_LEASE_WRITE)
-		file->given_ns = kr_clock_ns();
+		file->pages.given_ns = kr_clock_ns();
 	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too
 	 * late. */
 	if (epoch != file->holder.epoch) {
@@ -158,7 +159,7 @@ static void fini_read(struct kr_op *op)
 	struct read_op *read = KR_CONTAINER_OF(op, struct read_op, file_op.op);
 	struct kr_file *file = read->file_op.file;
 
-	kr_list_remove(&read->gated.link);
+	kr_list_remove(&read->parked.link);
 	if (read->entered) {
 		pthread_mutex_lock(&file->lock);
 		leave(file, read->kinds, read->epoch);
@@ -178,14 +179,14 @@ static bool enter(struct read_op *read)
 	if (read->entered && read->epoch == holder->epoch)
 		return true;
 	read->entered = false;
-	read->kinds = kinds_of(file, read->gated.page);
+	read->kinds = kinds_of(file, read->parked.page);
 	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
 	if ((kr_mount_fenced(file->mount) || !kr_lease_state_enter(holder, read->kinds)) &&
-		!(read->gated.through && kr_lease_state_enter_through(holder, read->kinds)))
+		!(read->parked.through && kr_lease_state_enter_through(holder, read->kinds)))
 		return false;
 	read->entered = true;
 	read->epoch = holder->epoch;
-	if (read->gated.page)
+	if (read->parked.page)
 		note_pages(file, read->kinds);
 	return true;
 }
@@ -198,7 +199,7 @@ static int make_plan(struct read_op *read)
 	KR_SCOPED_LOCK(&file->lock);
 	if (file->stale)
 		return -EAGAIN;
-	return kr_read_plan_init(&read->plan, file, read->gated.offset, read->gated.length);
+	return kr_read_plan_init(&read->plan, file, read->parked.offset, read->parked.length);
 }
 
 static void answer(struct read_op *read)
@@ -206,7 +207,7 @@ static void answer(struct read_op *read)
 	struct kr_op *op = &read->file_op.op;
 
 	(void)KR_FAULT("read.answer");
-	note_end(read->file_op.file, read->number, read->gated.offset, read->gated.length, read->plan.length);
+	note_end(read->file_op.file, read->number, read->parked.offset, read->parked.length, read->plan.length);
 	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
 	kr_op_free(op);
 }
@@ -251,7 +252,7 @@ static int bring(struct read_op *read)
 	if (!stage)
 		return -ENOMEM;
 	read->plan.stage = stage;
-	kr_stage_hint(stage, read->gated.offset, read->gated.length);
+	kr_stage_hint(stage, read->parked.offset, read->parked.length);
 	return kr_read_plan_want(&read->plan, stage);
 }
 
@@ -259,8 +260,8 @@ static void wait_at_gate(struct read_op *read)
 {
 	struct kr_file *file = read->file_op.file;
 
-	if (!kr_link_linked(&read->gated.link))
-		kr_list_append(&file->gated, &read->gated.link);
+	if (!kr_link_linked(&read->parked.link))
+		kr_list_append(&file->pages.parked, &read->parked.link);
 	kr_file_op_wait(&read->file_op, read->kinds);
 }
 
@@ -284,7 +285,7 @@ static void step_read(struct kr_op *op)
 		wait_at_gate(read);
 		return;
 	}
-	kr_list_remove(&read->gated.link);
+	kr_list_remove(&read->parked.link);
 	got = make_plan(read);
 	if (got == -EAGAIN) {
 		kr_file_refresh(file);
@@ -331,8 +332,8 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	read->file_op.op.fini = fini_read;
 	read->handle = handle;
 	read->number = ino;
-	read->gated.offset = (uint64_t)offset;
-	read->gated.length = size;
-	read->gated.page = page;
+	read->parked.offset = (uint64_t)offset;
+	read->parked.length = size;
+	read->parked.page = page;
 	kr_op_post(&read->file_op.op);
 }

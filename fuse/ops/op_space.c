@@ -154,9 +154,9 @@ static void step_copy(struct kr_op *op)
 		kr_op_send(op, KR_MSG_COPY, &copy->msg, 0, on_copied);
 }
 
-static void wake_copy(struct kr_file_waiter *waiter)
+static void wake_copy(struct kr_waiter *waiter)
 {
-	step_copy(&KR_CONTAINER_OF(waiter, struct copy_op, from_waiter)->to.op);
+	step_copy(&KR_CONTAINER_OF(waiter, struct copy_op, from_waiter.waiter)->to.op);
 }
 
 static void fini_copy(struct kr_op *op)
@@ -174,8 +174,7 @@ void kr_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in, s
 	struct kr_file *from = kr_handle_of(fi_in)->file, *to = kr_handle_of(fi_out)->file;
 	struct copy_op *op;
 
-	(void)ino_in;
-	(void)ino_out;
+	(void)ino_in, (void)ino_out;
 	if (flags) {
 		fuse_reply_err(req, EINVAL);
 		return;
@@ -185,7 +184,7 @@ void kr_op_copy_file_range(fuse_req_t req, fuse_ino_t ino_in, off_t offset_in, s
 		return;
 	op->to.op.fini = fini_copy;
 	op->from = kr_file_get(from);
-	op->from_waiter.wake = wake_copy;
+	op->from_waiter.waiter.wake = wake_copy;
 	op->msg = (struct kr_copy_request){.from = from->fid,
 		.from_offset = (uint64_t)offset_in,
 		.to = to->fid,

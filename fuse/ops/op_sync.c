@@ -7,7 +7,8 @@
 #include "common/base/fault.h"
 #include "fuse/file/locks.h"
 #include "fuse/ops/op_file.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
+#include "fuse/writeback/flush.h"
 
 struct sync_op {
 	struct kr_file_op file_op;
@@ -18,7 +19,7 @@ struct sync_op {
 	size_t written;
 	uint64_t seq;               /* all writes up to here are to be applied */
 	uint32_t errors;            /* failed flushes when it was asked */
-	uint32_t unseen;            /* file->flush.unseen when FSYNC was sent */
+	uint32_t unseen;            /* file->flush->unseen when FSYNC was sent */
 	uint64_t behind;            /* the FLUSH that FSYNC was sent behind, not waiting for its answer; 0: it is not */
 	bool synced;                /* FSYNC has been answered, for all that the op is about if that is applied */
 	struct kr_lock_owner owner; /* of a close */
@@ -33,10 +34,10 @@ static bool is_applied(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
 
-	if (sync->fsync && (file->flush.unstable || kr_flush_awaits_replays(file)))
+	if (sync->fsync && (kr_flush_is_unapplied(file)))
 		return false;
 	KR_SCOPED_LOCK(&file->lock);
-	return kr_extent_map_empty(&file->dirty) || (sync->begun && file->flush.flushed_seq >= sync->seq);
+	return kr_extent_map_empty(&file->dirty) || (sync->begun && file->flushed_seq >= sync->seq);
 }
 
 static void answer(struct sync_op *sync, int err)
@@ -72,7 +73,7 @@ static bool unlocking(struct sync_op *sync)
 		sync->unlock = NULL;
 		answer(sync, sync->report);
 	} else {
-		kr_files_wait_space(op->mount->files, op); /* to be stepped now and then */
+		kr_files_wait_space(op->mount->files, &op->waiter); /* to be stepped now and then */
 	}
 	return true;
 }
@@ -112,15 +113,14 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
 	struct kr_file *file = sync->file_op.file;
 
-	(void)reply;
-	(void)data;
+	(void)reply, (void)data;
 	if (err) {
 		note_told(sync, err);
 		finish(sync, err);
 		return;
 	}
 	if (!sync->of_write)
-		file->flush.seen = sync->unseen;
+		file->flush->seen = sync->unseen;
 	sync->synced = !sync->behind || kr_flush_was_taken(file, sync->behind);
 	sync->behind = 0;
 	step_sync(op);
@@ -130,7 +130,7 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
  * when they had dropped it, or was let through, and then our own dropping waits for the write. */
 static uint8_t fsync_flags(const struct sync_op *sync)
 {
-	const struct kr_flush *flush = &sync->file_op.file->flush;
+	const struct kr_flush *flush = sync->file_op.file->flush;
 
 	if (!sync->fsync)
 		return flush->seen != flush->unseen ? KR_FSYNC_SEEN | KR_FSYNC_APPLIED : 0;
@@ -144,7 +144,7 @@ static void applied(struct sync_op *sync, int report)
 	struct kr_op *op = &sync->file_op.op;
 	struct kr_fsync_request request = {.file = sync->file_op.file->fid, .flags = fsync_flags(sync)};
 
-	sync->unseen = sync->file_op.file->flush.unseen;
+	sync->unseen = sync->file_op.file->flush->unseen;
 	if ((request.flags || sync->fsync) && !report && !sync->synced)
 		kr_op_send(op, KR_MSG_FSYNC, &request, 0, on_fsynced);
 	else
@@ -159,7 +159,7 @@ static void sync_behind(struct sync_op *sync)
 	struct kr_fsync_request request = {.file = file->fid, .flags = fsync_flags(sync) | KR_FSYNC_BEHIND};
 
 	sync->behind = sync->fsync ? kr_flush_under_way(file, sync->seq) : 0;
-	sync->unseen = file->flush.unseen;
+	sync->unseen = file->flush->unseen;
 	if (sync->behind)
 		kr_op_send(&sync->file_op.op, KR_MSG_FSYNC, &request, 0, on_fsynced);
 }
@@ -184,7 +184,7 @@ static void step_sync(struct kr_op *op)
 	sync->begun = true;
 
 	/* What is not done has failed, whoever heard of it through the same handle first. */
-	if (done || file->flush.orphaned || (sync->asked && errors != sync->errors)) {
+	if (done || file->flush->orphaned || (sync->asked && errors != sync->errors)) {
 		int report = !done || errors != sync->handle->errors_seen ? error : 0;
 
 		sync->handle->errors_seen = errors;

@@ -24,8 +24,9 @@
 #include "common/base/fault.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/locks.h"
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/op_file.h"
+#include "fuse/writeback/flush.h"
 
 enum { PAGE = 4096 };
 
@@ -46,7 +47,7 @@ struct write {
 
 struct write_op {
 	struct kr_file_op file_op;
-	struct kr_pool_share_member gated;
+	struct kr_parked_io parked;
 	struct write write;
 	char data[];
 };
@@ -203,14 +204,14 @@ static void fini_write(struct kr_op *op)
 {
 	struct write_op *write_op = KR_CONTAINER_OF(op, struct write_op, file_op.op);
 
-	kr_list_remove(&write_op->gated.link);
+	kr_list_remove(&write_op->parked.link);
 	kr_file_op_fini(op);
 }
 
 static void wait_at_gate(struct write_op *write_op)
 {
-	if (may_lock_page(&write_op->write) && !kr_link_linked(&write_op->gated.link))
-		kr_list_append(&write_op->write.file->gated, &write_op->gated.link);
+	if (may_lock_page(&write_op->write) && !kr_link_linked(&write_op->parked.link))
+		kr_list_append(&write_op->write.file->pages.parked, &write_op->parked.link);
 	kr_file_op_wait(&write_op->file_op, kinds_of(&write_op->write));
 }
 
@@ -233,7 +234,7 @@ static void step_write(struct kr_op *op)
 	int err = 0, lease_error = kr_file_lease_error(file);
 
 	/* Also looked at without a lease being needed any more: a page must not be lost, whoever was interrupted. */
-	write->through = write_op->gated.through;
+	write->through = write_op->parked.through;
 	verdict = op->interrupted && !write->page ? FAILED : try_write(write, &err);
 	if (verdict == DONE) {
 		uint64_t nodeid = kr_inode_find(mount->inodes, &file->fid);
@@ -254,7 +255,7 @@ static void step_write(struct kr_op *op)
 		kr_op_reply_err(op, why_full(mount->journal, err));
 	} else {
 		kr_flusher_need_space(mount->flusher);
-		kr_files_wait_space(mount->files, op);
+		kr_files_wait_space(mount->files, &op->waiter);
 	}
 }
 

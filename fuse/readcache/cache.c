@@ -1,16 +1,20 @@
-/* Entries of the cache, their names, references and descriptors. */
+/* Entries of the cache: names, references, descriptors; what is found at the start, and what goes when it is full. */
 #include "fuse/readcache/cache_priv.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/util.h"
+#include "common/base/boot.h"
+#include "common/base/fail.h"
 
 void kr_cache_path(const char name[KR_CACHE_PATH], char ret_path[KR_CACHE_PATH + 4])
 {
@@ -45,7 +49,9 @@ struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name)
 	return link ? KR_CONTAINER_OF(link, struct kr_cache_entry, by_name) : NULL;
 }
 
-struct kr_cache_entry *kr_cache_new_entry(struct kr_cache *cache)
+/* With the lock held, or before anybody else has the cache: a new entry, that has no name yet; an entry
+ * with its name goes into the table. */
+static struct kr_cache_entry *cache_new_entry(struct kr_cache *cache)
 {
 	struct kr_cache_entry *entry = kr_xcalloc(1, sizeof(*entry));
 
@@ -57,7 +63,7 @@ struct kr_cache_entry *kr_cache_new_entry(struct kr_cache *cache)
 	return entry;
 }
 
-void kr_cache_insert(struct kr_cache_entry *entry)
+static void cache_insert(struct kr_cache_entry *entry)
 {
 	kr_table_insert(&entry->cache->entries, &entry->by_name, kr_hash_bytes(entry->name, strlen(entry->name)));
 }
@@ -72,7 +78,7 @@ void kr_cache_enter(struct kr_cache_entry *entry, uint64_t version)
 		entry->name[0] = 'x';
 	kr_cache_name(cache->export_id, &entry->fid, version ? version : ++cache->volatile_count,
 		version ? entry->name : entry->name + 1);
-	kr_cache_insert(entry);
+	cache_insert(entry);
 }
 
 void kr_cache_forget_blocks(struct kr_cache_entry *entry)
@@ -256,7 +262,7 @@ struct kr_cache_entry *kr_cache_entry_get(
 	if (version != 0)
 		entry = kr_cache_find(cache, name);
 	if (!entry) {
-		entry = kr_cache_new_entry(cache);
+		entry = cache_new_entry(cache);
 		entry->fid = *fid;
 		entry->size = size;
 		kr_cache_enter(entry, version);
@@ -374,4 +380,297 @@ void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_cou
 {
 	KR_SCOPED_LOCK(&cache->lock);
 	*ret_counters = cache->counters;
+}
+
+/* --- opening and closing ----------------------------------------------------------------------- */
+
+/* One file found on disk. */
+static void found(struct kr_cache *cache, int dirfd, const char *name)
+{
+	struct kr_cache_entry *entry;
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return;
+	if (!S_ISREG(st.st_mode) || strlen(name) != KR_CACHE_NAME ||
+		strspn(name, "0123456789abcdef") != KR_CACHE_NAME) {
+		unlinkat(dirfd, name, 0);
+		return;
+	}
+	entry = cache_new_entry(cache);
+	memcpy(entry->name, name, KR_CACHE_NAME);
+	entry->on_disk = true;
+	entry->bytes = (uint64_t)st.st_blocks * 512;
+	entry->used_ns = (uint64_t)st.st_mtim.tv_sec * KR_NS_PER_S + (uint64_t)st.st_mtim.tv_nsec;
+	cache->counters.bytes += entry->bytes;
+	cache->counters.files++;
+	cache_insert(entry);
+}
+
+static int scan_directory(struct kr_cache *cache, const char *name)
+{
+	int fd = openat(cache->dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct dirent *entry;
+	DIR *dir;
+
+	if (fd < 0)
+		return errno == ENOENT ? 0 : kr_fail_errno(-errno, "cache directory %s", name);
+	dir = fdopendir(fd);
+	if (!dir) {
+		close(fd);
+		return -ENOMEM;
+	}
+	while ((entry = readdir(dir))) {
+		if (entry->d_name[0] != '.')
+			found(cache, fd, entry->d_name);
+	}
+	closedir(dir);
+	return 0;
+}
+
+static int by_use(const void *a, const void *b)
+{
+	const struct kr_cache_entry *const *left = a, *const *right = b;
+
+	return (*left)->used_ns < (*right)->used_ns ? -1 : (*left)->used_ns > (*right)->used_ns;
+}
+
+/* Orders the LRU by the files' mtimes; from now on used_ns is by the other clock, and 0 is long ago. */
+static void sort_lru(struct kr_cache *cache)
+{
+	struct kr_cache_entry **entries =
+		reallocarray(NULL, cache->counters.files + 1, sizeof(struct kr_cache_entry *));
+	struct kr_link *link;
+	size_t count = 0;
+
+	if (!entries)
+		return; /* in the order found, then */
+	while ((link = kr_list_pop(&cache->lru)))
+		entries[count++] = KR_LIST_ENTRY(link, struct kr_cache_entry, lru);
+	qsort(entries, count, sizeof(struct kr_cache_entry *), by_use);
+	for (size_t i = 0; i < count; i++) {
+		entries[i]->used_ns = 0;
+		kr_list_append(&cache->lru, &entries[i]->lru);
+	}
+	free(entries);
+}
+
+static void read_boot_id(uint8_t ret_id[16])
+{
+	uint64_t now = kr_clock_real_ns();
+
+	if (kr_boot_id(ret_id) == 0)
+		return;
+	/* Every start counts as a boot then: patched files are given up, no more. */
+	memset(ret_id, 0, 16);
+	memcpy(ret_id, &now, sizeof(now));
+}
+
+static uint64_t default_limit(const struct kr_cache *cache)
+{
+	struct statvfs st;
+
+	if (fstatvfs(cache->dirfd, &st) < 0)
+		return 0;
+	return (st.f_bavail * st.f_frsize + cache->counters.bytes) / 2;
+}
+
+int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_bytes, struct kr_cache **ret_cache)
+{
+	struct kr_cache *cache = kr_xcalloc(1, sizeof(*cache));
+	int err;
+
+	pthread_mutex_init(&cache->lock, NULL);
+	pthread_cond_init(&cache->changed, NULL);
+	kr_table_init(&cache->entries);
+	kr_list_init(&cache->lru);
+	kr_list_init(&cache->fds);
+	memcpy(cache->export_id, export_id, 16);
+	read_boot_id(cache->boot_id);
+	cache->target = UINT64_MAX;
+	cache->dying_fd = cache->dirfd = -1;
+	if (mkdirat(local_dirfd, "cache", 0700) < 0 && errno != EEXIST) {
+		err = kr_fail_errno(-errno, "cannot make the cache directory");
+		goto fail;
+	}
+	cache->dirfd = openat(local_dirfd, "cache", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (cache->dirfd < 0) {
+		err = kr_fail_errno(-errno, "cannot open the cache directory");
+		goto fail;
+	}
+	for (unsigned i = 0; i < 256; i++) {
+		char name[3];
+
+		snprintf(name, sizeof(name), "%02x", i);
+		err = scan_directory(cache, name);
+		if (err < 0)
+			goto fail;
+	}
+	sort_lru(cache);
+	cache->counters.max_bytes = max_bytes ? max_bytes : default_limit(cache);
+	*ret_cache = cache;
+	return 0;
+fail:
+	kr_cache_free(cache);
+	return err;
+}
+
+void kr_cache_free(struct kr_cache *cache)
+{
+	struct kr_cache_entry *entry, *after;
+
+	if (!cache)
+		return;
+	KR_LIST_FOR_EACH_SAFE(entry, after, &cache->lru, lru) {
+		char path[KR_CACHE_PATH + 4];
+
+		kr_cache_path(entry->name, path);
+		if (entry->name[0] == 'x' && entry->on_disk)
+			unlinkat(cache->dirfd, path, 0);
+		entry->references = entry->users = 0;
+		entry->on_disk = entry->busy = false;
+		kr_cache_free_if_unused(entry);
+	}
+	if (cache->dying_fd >= 0)
+		close(cache->dying_fd);
+	if (cache->dirfd >= 0)
+		close(cache->dirfd);
+	kr_table_fini(&cache->entries);
+	pthread_cond_destroy(&cache->changed);
+	pthread_mutex_destroy(&cache->lock);
+	free(cache);
+}
+
+/* --- evicting ---------------------------------------------------------------------------------- */
+
+/* One cut: of the file's length, so that a step takes milliseconds on ext4 and xfs. */
+#define CUT (UINT64_C(1) << 30)
+
+/* URGENT: what was just used, too. */
+static bool can_go(const struct kr_cache_entry *entry, uint64_t now_ns, bool urgent)
+{
+	if (!entry->on_disk || entry->busy || entry->creating || entry->users > 0 || entry->writers > 0)
+		return false;
+	return urgent || entry->references == 0 || now_ns - entry->used_ns > KR_CACHE_IN_USE_S * KR_NS_PER_S;
+}
+
+static bool above(const struct kr_cache *cache, uint64_t percent)
+{
+	return cache->counters.bytes > KR_MIN(cache->target, cache->counters.max_bytes / 100 * percent);
+}
+
+bool kr_cache_wants_eviction(struct kr_cache *cache)
+{
+	KR_SCOPED_LOCK(&cache->lock);
+	if (cache->evicting)
+		return false;
+	if (cache->doomed > 0 || cache->dying_fd >= 0)
+		return true;
+	return above(cache, KR_CACHE_HIGH) && kr_clock_ns() >= cache->full_until_ns;
+}
+
+static struct kr_cache_entry *choose(struct kr_cache *cache, bool urgent)
+{
+	uint64_t now_ns = kr_clock_ns();
+	struct kr_cache_entry *entry;
+
+	if (cache->doomed == 0 && !above(cache, KR_CACHE_LOW))
+		return NULL;
+	KR_LIST_FOR_EACH(entry, &cache->lru, lru) {
+		if (can_go(entry, now_ns, urgent) && (kr_cache_is_doomed(entry) || above(cache, KR_CACHE_LOW)))
+			return entry;
+	}
+	cache->full_until_ns = now_ns + KR_NS_PER_S;
+	return NULL;
+}
+
+/* With the lock held, which is given up meanwhile: ENTRY's file goes. */
+static void take_away(struct kr_cache *cache, struct kr_cache_entry *entry)
+{
+	char path[KR_CACHE_PATH + 4];
+	struct stat st;
+	int fd = -1;
+
+	if (kr_cache_is_doomed(entry))
+		cache->doomed--;
+	else
+		cache->counters.evicted_bytes += entry->bytes;
+	entry->busy = true;
+	kr_cache_forget_blocks(entry);
+	kr_cache_drop_fd(entry);
+	kr_cache_path(entry->name, path);
+	pthread_mutex_unlock(&cache->lock);
+	fd = openat(cache->dirfd, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+	unlinkat(cache->dirfd, path, 0);
+	if (fd >= 0 && fstat(fd, &st) < 0) {
+		close(fd);
+		fd = -1;
+	}
+	pthread_mutex_lock(&cache->lock);
+	entry->busy = entry->on_disk = false;
+	cache->counters.files--;
+	pthread_cond_broadcast(&cache->changed);
+	kr_cache_free_if_unused(entry);
+	if (fd >= 0) {
+		cache->dying_fd = fd;
+		cache->dying_size = (uint64_t)st.st_size;
+	}
+}
+
+/* With the lock held, which is given up meanwhile. */
+static void cut(struct kr_cache *cache)
+{
+	uint64_t size = cache->dying_size > CUT ? cache->dying_size - CUT : 0;
+	int fd = cache->dying_fd, err;
+
+	pthread_mutex_unlock(&cache->lock);
+	err = ftruncate(fd, (off_t)size);
+	if (size == 0 || err < 0)
+		close(fd);
+	pthread_mutex_lock(&cache->lock);
+	cache->dying_size = size;
+	if (size == 0 || err < 0)
+		cache->dying_fd = -1;
+}
+
+/* With the lock held, which is given up meanwhile; nobody else is at it. */
+static bool step(struct kr_cache *cache, bool urgent)
+{
+	struct kr_cache_entry *victim;
+	bool more = true;
+
+	cache->evicting = true;
+	if (cache->dying_fd >= 0) {
+		cut(cache);
+	} else if ((victim = choose(cache, urgent))) {
+		take_away(cache, victim);
+	} else {
+		cache->target = UINT64_MAX;
+		more = false;
+	}
+	cache->evicting = false;
+	pthread_cond_broadcast(&cache->changed);
+	return more;
+}
+
+bool kr_cache_evict_step(struct kr_cache *cache)
+{
+	KR_SCOPED_LOCK(&cache->lock);
+	return !cache->evicting && step(cache, false);
+}
+
+bool kr_cache_make_room(struct kr_cache *cache, uint64_t bytes)
+{
+	uint64_t before;
+	bool more = true;
+
+	KR_SCOPED_LOCK(&cache->lock);
+	before = cache->counters.evicted_bytes;
+	cache->target = KR_MIN(cache->target, cache->counters.bytes - KR_MIN(cache->counters.bytes, bytes));
+	while (more) {
+		while (cache->evicting)
+			pthread_cond_wait(&cache->changed, &cache->lock);
+		more = step(cache, true);
+	}
+	return cache->counters.evicted_bytes > before;
 }

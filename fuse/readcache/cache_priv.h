@@ -1,5 +1,4 @@
-/* Inside of the cache, shared by cache.c (entries, descriptors), cache_open.c (beginning and end), cache_io.c (blocks),
- * cache_rekey.c and cache_evict.c. */
+/* Inside of the cache: cache.c (entries, descriptors, eviction), cache_io.c (blocks) and cache_rekey.c. */
 #ifndef KR_FUSE_CACHE_PRIV_H
 #define KR_FUSE_CACHE_PRIV_H
 
@@ -80,10 +79,6 @@ bool kr_cache_is_doomed(const struct kr_cache_entry *entry);
 void kr_cache_note_error(struct kr_cache *cache, int err);
 /* "ab/abcdef..." below the cache's directory. */
 void kr_cache_path(const char name[KR_CACHE_PATH], char ret_path[KR_CACHE_PATH + 4]);
-/* With the lock held, or before anybody else has the cache: a new entry, that has no name yet; an entry
- * with its name goes into the table. */
-struct kr_cache_entry *kr_cache_new_entry(struct kr_cache *cache);
-void kr_cache_insert(struct kr_cache_entry *entry);
 /* With the lock held: gives ENTRY the name for its fid and VERSION and puts it into the table. */
 void kr_cache_enter(struct kr_cache_entry *entry, uint64_t version);
 /* With the lock held: the entry of that name, or NULL. */

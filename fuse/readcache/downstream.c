@@ -15,8 +15,9 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
-#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
+#include "fuse/readcache/cache_format.h"
+#include "fuse/readcache/stage_priv.h"
 
 struct peer {
 	struct kr_hops *hops;
@@ -73,7 +74,7 @@ static void put_peer(struct peer *peer)
 static void free_want(struct want *want)
 {
 	want->pull->peer->wanted--;
-	kr_stage_unserve(&want->waiter);
+	kr_list_remove(&want->waiter.fetch.link);
 	kr_list_remove(&want->ready);
 	kr_list_remove(&want->link);
 	free(want);
@@ -192,32 +193,87 @@ static void start_read(struct want *want, struct kr_cache_entry *entry)
 	uv_queue_work(peer->hops->mount->loop, &job->work, read_block, on_read);
 }
 
+/* --- what a stage gives to peers --------------------------------------------------------------- */
+
+/* Where a block is that a peer wants. */
+enum { WAITS, IN_MEMORY, ON_DISK };
+
+/* Whether blocks of VERSION are those of the stage: versions are equal, or one of them is volatile and both are under a
+ * lease now, as who asks holds READ and so do we.
+ */
+static bool is_our_version(const struct kr_stage *stage, uint64_t version)
+{
+	if (!stage->known)
+		return false;
+	if (version != 0 && stage->version != 0)
+		return version == stage->version;
+	return stage->live && !kr_mount_fenced(stage->mount);
+}
+
+/* WAITER's block has to come first. */
+static int wait_for(struct kr_stage *stage, struct kr_stage_waiter *waiter)
+{
+	if (!stage->live)
+		return -ECANCELED;
+	if (stage->outdated)
+		return -ESTALE;
+	if (kr_puller_want(&stage->puller, waiter->block, &waiter->fetch) < 0)
+		return -ENOMEM;
+	kr_stage_advance(stage);
+	return WAITS;
+}
+
+/* A peer wants WAITER->block of VERSION. IN_MEMORY: *RET_BUF (owned) and *RET_CHECKSUM; ON_DISK:
+ * *RET_ENTRY (a reference) has it; WAITS: WAITER->ready will be called. -ESTALE, -ECANCELED, -EINVAL, -ENOMEM.
+ */
+static int find_block(struct kr_stage *stage, uint64_t version, struct kr_stage_waiter *waiter, struct kr_buf **ret_buf,
+	uint64_t *ret_checksum, struct kr_cache_entry **ret_entry)
+{
+	struct kr_held *held;
+
+	if (!is_our_version(stage, version))
+		return -ESTALE;
+	if (waiter->block >= kr_cache_block_count(stage->size))
+		return -EINVAL;
+	held = kr_stage_find_held(stage, waiter->block); /* the loop is the table's only writer */
+	if (held) {
+		*ret_buf = kr_buf_get(held->buf);
+		*ret_checksum = held->checksum;
+		return IN_MEMORY;
+	}
+	if (stage->loading || stage->patching) {
+		kr_list_append(&stage->parked, &waiter->fetch.link);
+		return WAITS;
+	}
+	if (kr_cache_has(stage->entry, waiter->block)) {
+		*ret_entry = kr_cache_entry_ref(stage->entry);
+		return ON_DISK;
+	}
+	return wait_for(stage, waiter);
+}
+
 /* --- serving ---------------------------------------------------------------------------------- */
 
 /* WANT is in no list but its pull's. */
 static void serve(struct want *want)
 {
 	struct pull *pull = want->pull;
-	struct kr_hops *hops = pull->peer->hops;
-	/* Without a stage there may be no table of files yet. */
-	struct kr_file *file = kr_list_empty(&hops->stages) ? NULL : kr_file_find(hops->mount, &pull->fid);
+	struct kr_stage *stage = kr_stage_find(pull->peer->hops, &pull->fid);
 	struct kr_cache_entry *entry = NULL;
 	struct kr_buf *buf = NULL;
 	uint64_t checksum = 0;
 	int got = -ESTALE;
 
-	if (file && file->stage)
-		got = kr_stage_serve(file->stage, pull->version, &want->waiter, &buf, &checksum, &entry);
-	if (got == KR_STAGE_HELD) {
+	if (stage)
+		got = find_block(stage, pull->version, &want->waiter, &buf, &checksum, &entry);
+	if (got == IN_MEMORY) {
 		answer(want, buf, checksum);
 		kr_buf_put(buf);
-	} else if (got == KR_STAGE_ON_DISK) {
+	} else if (got == ON_DISK) {
 		start_read(want, entry);
 	} else if (got < 0) {
 		fail_want(want, got);
 	}
-	if (file)
-		kr_file_put(file);
 }
 
 /* Serves what is ready while there is room. */

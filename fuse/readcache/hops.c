@@ -9,7 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/hops_priv.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 
 enum { BACKLOG = 128, TICK_MS = 250 };
@@ -36,6 +36,7 @@ int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
 	kr_list_init(&hops->incoming);
 	kr_list_init(&hops->outgoing);
 	kr_list_init(&hops->stages);
+	kr_table_init(&hops->by_fid);
 	kr_list_init(&hops->starved);
 	kr_list_init(&hops->to_store);
 	kr_list_init(&hops->unkept);
@@ -212,8 +213,7 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 		hops->closing)
 		return;
 	kr_list_init(&starved);
-	while ((link = kr_list_pop(&hops->starved)))
-		kr_list_append(&starved, link);
+	kr_list_move(&hops->starved, &starved);
 	while ((link = kr_list_pop(&starved)))
 		kr_stage_advance(KR_LIST_ENTRY(link, struct kr_stage, starved));
 }
@@ -236,13 +236,10 @@ void kr_hops_close(struct kr_hops *hops)
 	kr_upstream_close_all(hops);
 }
 
-bool kr_hops_closed(const struct kr_hops *hops)
-{
-	return hops->closing && !hops->timer_open && hops->listeners == 0 && hops->incoming_count == 0 &&
-		hops->outgoing_count == 0 && hops->stores == 0 && hops->jobs == 0 && !hops->evicting;
-}
-
 void kr_hops_free(struct kr_hops *hops)
 {
+	if (!hops)
+		return;
+	kr_table_fini(&hops->by_fid);
 	free(hops);
 }

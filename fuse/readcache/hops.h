@@ -25,9 +25,8 @@ struct kr_port_range;
 
 /* The listener starts with kr_hops_listen. */
 int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops);
-/* Closes all ring connections and the listener; run the loop until kr_hops_closed, then free. */
+/* Closes all ring connections and the listener; run the loop until all is closed, then free. */
 void kr_hops_close(struct kr_hops *hops);
-bool kr_hops_closed(const struct kr_hops *hops);
 void kr_hops_free(struct kr_hops *hops);
 
 /* Listens on HOST (the local address of the control connection), at the first of PORTS that is free; does nothing when

@@ -53,6 +53,7 @@ struct kr_hops {
 	uint64_t received, sent; /* of connections that have ended */
 
 	struct kr_list stages;   /* all of the mount */
+	struct kr_table by_fid;  /* the same */
 	uint64_t charged;        /* bytes asked and not yet stored */
 	struct kr_list starved;  /* stages that wait for some of the budget */
 	struct kr_list to_store; /* struct kr_held */

@@ -7,7 +7,6 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/readcache/stage_priv.h"
 
@@ -21,7 +20,20 @@ static void on_ahead(struct kr_task *task)
 	kr_stage_advance(KR_CONTAINER_OF(task, struct kr_stage, ahead_task));
 }
 
-struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid)
+static bool match_fid(const struct kr_table_link *link, const void *fid)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_stage, by_fid)->fid, fid);
+}
+
+struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(&hops->by_fid, kr_fid_hash(fid), match_fid, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct kr_stage, by_fid) : NULL;
+}
+
+struct kr_stage *kr_stage_new(
+	struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid, const struct kr_stage_hooks *hooks)
 {
 	struct kr_stage *stage = calloc(1, sizeof(*stage));
 	struct kr_cache_counters counters;
@@ -30,6 +42,7 @@ struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, cons
 		return NULL;
 	stage->mount = mount;
 	stage->file = file;
+	stage->hooks = hooks;
 	stage->fid = *fid;
 	stage->references = 1;
 	pthread_mutex_init(&stage->lock, NULL);
@@ -40,6 +53,7 @@ struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, cons
 	kr_puller_init(&stage->puller, KR_STAGE_WINDOW_MIN, present_fn, stage);
 	stage->ahead_task.fn = on_ahead;
 	kr_list_append(&mount->hops->stages, &stage->link);
+	kr_table_insert(&mount->hops->by_fid, &stage->by_fid, kr_fid_hash(fid));
 	return stage;
 }
 
@@ -88,6 +102,7 @@ void kr_stage_free(struct kr_stage *stage)
 		kr_loop_forget(stage->mount->kr_loop, &stage->ahead_task);
 	kr_list_remove(&stage->starved);
 	kr_list_remove(&stage->link);
+	kr_table_remove(&stage->mount->hops->by_fid, &stage->by_fid);
 	kr_stage_unref(stage);
 }
 
@@ -302,11 +317,9 @@ void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_
 void kr_stage_unpark(struct kr_stage *stage)
 {
 	struct kr_list parked;
-	struct kr_link *link;
 
 	kr_list_init(&parked);
-	while ((link = kr_list_pop(&stage->parked)))
-		kr_list_append(&parked, link);
+	kr_list_move(&stage->parked, &parked);
 	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
 	kr_stage_step(stage);
 }
@@ -314,7 +327,7 @@ void kr_stage_unpark(struct kr_stage *stage)
 void kr_stage_step(struct kr_stage *stage)
 {
 	if (stage->file)
-		kr_file_step(stage->file);
+		stage->hooks->changed(stage->file);
 }
 
 /* --- reading ---------------------------------------------------------------------------------- */

@@ -6,8 +6,7 @@
  * blocks, under their version, but fetches nothing.
  *
  * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the
- * blocks held in memory and what pread looks at; the rest is the loop's.  Never called with the stage's lock:
- * kr_file_step.  Lock order: file->lock before stage->lock; stage->lock before the cache's locks.
+ * blocks held in memory and what pread looks at; the rest is the loop's.  Lock order: file->lock before stage->lock; stage->lock before the cache's locks.
  * Any call may be made with or without file->lock.
  */
 #ifndef KR_FUSE_STAGE_H
@@ -25,8 +24,17 @@ struct kr_mount;
 struct kr_file;
 struct kr_stage;
 
-/* A stage of FILE (borrowed until kr_stage_free) with nothing in it. */
-struct kr_stage *kr_stage_new(struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid);
+/* What a stage tells the file that it belongs to.  Loop thread, or any where a function below says so; never with
+ * stage->lock held. */
+struct kr_stage_hooks {
+	/* Blocks have come or failed: readers look again. */
+	void (*changed)(struct kr_file *file);
+	/* The server has another version of the file: its attributes must be asked again. */
+	void (*outdated)(struct kr_file *file);
+};
+/* A stage of FILE (borrowed until kr_stage_free) with nothing in it; HOOKS is borrowed for ever.  A file has one. */
+struct kr_stage *kr_stage_new(
+	struct kr_mount *mount, struct kr_file *file, const struct kr_fid *fid, const struct kr_stage_hooks *hooks);
 /* Leaves the pipeline; waiting peers are told to ask elsewhere.  After this returns FILE is not touched any more. */
 void kr_stage_free(struct kr_stage *stage);
 
@@ -36,7 +44,7 @@ void kr_stage_set(struct kr_stage *stage, uint64_t version, uint64_t size);
 /* The file had this version and size at some moment, whatever lease is held: what is staged is about that from now on,
  * and own flushed bytes can be patched in. Nothing is fetched. */
 void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size);
-/* READ is about to be given up: fetches end, waiters (local ones through kr_file_step) must re-evaluate. Volatile
+/* READ is about to be given up: fetches end, waiters (local ones through `changed`) must re-evaluate. Volatile
  * blocks go. Call when no reader is inside kr_stage_pread under the old lease any more, just before the RECALL is
  * answered. */
 void kr_stage_suspend(struct kr_stage *stage);
@@ -51,7 +59,7 @@ void kr_stage_evict(struct kr_mount *mount);
  * another errno: the server said that it can't read this (EIO...), valid for about a second, then it is asked again.
  * The range must lie within the file's staged size. Blocks on local disk only. */
 int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, void *buffer, size_t length);
-/* The range is wanted: kr_file_step(file) when blocks of it arrive or fail. Joins fetches on their way. 0: something is
+/* The range is wanted: `changed` when blocks of it arrive or fail. Joins fetches on their way. 0: something is
  * on its way; 1: all is here already; -ENOTCONN: not live. */
 int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
 /* All of the file shall come, as read-ahead does: what programs want comes first.  1: all is here; 0: it comes, if this

@@ -1,5 +1,4 @@
-/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_serve.c (what goes
- * downstream), stage_store.c (memory to disk), stage_patch.c (own flushed bytes).
+/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_store.c (memory to disk), stage_patch.c (own flushed bytes).
  */
 #ifndef KR_FUSE_STAGE_PRIV_H
 #define KR_FUSE_STAGE_PRIV_H
@@ -14,6 +13,7 @@
 #include "ring/puller.h"
 #include "ring/readahead.h"
 
+struct kr_hops;
 struct kr_upstream;
 
 enum {
@@ -57,10 +57,12 @@ struct kr_stage_waiter {
 
 struct kr_stage {
 	struct kr_mount *mount;
+	const struct kr_stage_hooks *hooks;
 	struct kr_file *file; /* [loop] NULL after kr_stage_free */
 	struct kr_fid fid;
-	uint32_t references; /* [loop] jobs and requests under way, plus the file's */
-	struct kr_link link; /* [loop] in the hops' list of stages */
+	uint32_t references;         /* [loop] jobs and requests under way, plus the file's */
+	struct kr_link link;         /* [loop] in the hops' list of stages ... */
+	struct kr_table_link by_fid; /* ... and table, until kr_stage_free */
 
 	pthread_mutex_t lock; /* the loop writes, others read: */
 	bool known, live, loading, patching;
@@ -92,6 +94,8 @@ struct kr_stage {
 };
 
 /* stage.c */
+/* The stage of the file FID; NULL: there is none. */
+struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid);
 struct kr_stage *kr_stage_ref(struct kr_stage *stage);
 void kr_stage_unref(struct kr_stage *stage);
 /* [lock] The block in memory, or NULL. */
@@ -130,15 +134,5 @@ struct kr_buf *kr_stage_take_held(struct kr_stage *stage, uint64_t block);
 
 /* stage_patch.c */
 void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent);
-
-/* stage_serve.c: for downstream.c. */
-enum kr_stage_served { KR_STAGE_WAIT, KR_STAGE_HELD, KR_STAGE_ON_DISK };
-/* A peer wants WAITER->block of VERSION. KR_STAGE_HELD: *RET_BUF (owned) and *RET_CHECKSUM; KR_STAGE_ON_DISK:
- * *RET_ENTRY (a reference) has it; KR_STAGE_WAIT: WAITER->ready will be called. -ESTALE, -ECANCELED, -EINVAL, -ENOMEM.
- */
-int kr_stage_serve(struct kr_stage *stage, uint64_t version, struct kr_stage_waiter *waiter, struct kr_buf **ret_buf,
-	uint64_t *ret_checksum, struct kr_cache_entry **ret_entry);
-/* Takes a waiter back. */
-void kr_stage_unserve(struct kr_stage_waiter *waiter);
 
 #endif

@@ -15,7 +15,6 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage_priv.h"
@@ -136,8 +135,7 @@ void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop)
 static void on_upstream(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
 {
 	const struct kr_upstream_request *request = msg;
-	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_stage *stage = file ? file->stage : NULL;
+	struct kr_stage *stage = kr_stage_find(mount->hops, &request->file);
 
 	(void)data;
 	if (stage && stage->live && stage->joined) {
@@ -149,8 +147,6 @@ static void on_upstream(struct kr_mount *mount, const struct kr_down *down, cons
 			set_upstream(stage, hop);
 		kr_stage_advance(stage);
 	}
-	if (file)
-		kr_file_put(file);
 	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_upstream_reply){});
 }
 
@@ -179,16 +175,10 @@ void kr_stages_rejoin(struct kr_mount *mount)
 /* The server says that the version is gone: attributes have to be asked again. */
 static void outdated(struct kr_stage *stage)
 {
-	struct kr_file *file = stage->file;
-
 	stage->outdated = true;
 	kr_stage_stop_pulling(stage, -ESTALE);
-	if (!file)
-		return;
-	pthread_mutex_lock(&file->lock);
-	file->stale = true;
-	pthread_mutex_unlock(&file->lock);
-	kr_stage_step(stage);
+	if (stage->file)
+		stage->hooks->outdated(stage->file);
 }
 
 static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data);
@@ -323,12 +313,10 @@ void kr_stage_advance(struct kr_stage *stage)
 void kr_stage_stop_pulling(struct kr_stage *stage, int err)
 {
 	struct kr_list waiters;
-	struct kr_link *link;
 
 	kr_list_init(&waiters);
 	kr_puller_reset(&stage->puller, &waiters);
-	while ((link = kr_list_pop(&stage->parked)))
-		kr_list_append(&waiters, link);
+	kr_list_move(&stage->parked, &waiters);
 	pthread_mutex_lock(&stage->lock);
 	stage->ahead_count = 0;
 	pthread_mutex_unlock(&stage->lock);

@@ -37,8 +37,7 @@ static void on_moment(uv_poll_t *poll, int status, int events)
 	bool fenced = kr_mount_fenced(fence->mount);
 	uint64_t count;
 
-	(void)status;
-	(void)events;
+	(void)status, (void)events;
 	if (read(fence->fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		return;
 	if (fenced && !fence->fenced)

@@ -11,7 +11,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 struct kr_login {
 	struct kr_mount *mount;

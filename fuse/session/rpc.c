@@ -11,9 +11,8 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/session/rpc_priv.h"
-#include "fuse/names/dir_fsync.h"
 #include "fuse/base/loop.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slice *slices, size_t count, int *ret_err)
 {
@@ -69,14 +68,65 @@ static struct kr_call *find_call(struct kr_rpc *rpc, uint64_t id)
 	return link ? KR_CONTAINER_OF(link, struct kr_call, by_id) : NULL;
 }
 
+/* --- calls that the server leaves unanswered for long ------------------------------------------ */
+
+void kr_rpc_watch(struct kr_rpc *rpc, uint64_t limit_ns, kr_rpc_watch_fn fn, void *context)
+{
+	rpc->watch = (struct kr_rpc_watch){.limit_ns = limit_ns, .fn = fn, .context = context};
+}
+
+static bool is_watched(uint16_t type)
+{
+	return type == KR_MSG_LEASE || type == KR_MSG_FLUSH || type == KR_MSG_FSYNC;
+}
+
+static bool tell(const struct kr_call *call, bool answered, uint64_t now_ns)
+{
+	const struct kr_rpc_watch *watch = &call->rpc->watch;
+	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
+	struct kr_arena arena = {0};
+	bool said = false;
+
+	if (kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena) == 0) {
+		const struct kr_fid *fid = call->type == KR_MSG_LEASE ? &msg->lease_request.file :
+			call->type == KR_MSG_FLUSH                    ? &msg->flush_request.file :
+									&msg->fsync_request.file;
+
+		said = watch->fn(watch->context, call->type, fid, now_ns - call->sent_ns, answered);
+	}
+	kr_arena_fini(&arena);
+	free(msg);
+	return said;
+}
+
+void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns)
+{
+	struct kr_call *call;
+
+	if (!rpc->watch.fn || rpc->gate != KR_RPC_OPEN)
+		return;
+	KR_LIST_FOR_EACH(call, &rpc->calls, link) {
+		if (call->on_wire && !call->said && is_watched(call->type) &&
+			now_ns - call->sent_ns > rpc->watch.limit_ns)
+			call->said = tell(call, false, now_ns);
+	}
+}
+
+static void watch_ended(const struct kr_call *call)
+{
+	if (call->said && !call->rpc->stopped)
+		tell(call, true, kr_clock_ns());
+}
+
 /* Takes CALL out of the queue and frees it after telling its owner. */
 static void end_call(struct kr_call *call, int err, const void *reply, struct kr_buf *data)
 {
 	kr_rpc_fn callback = call->callback;
 	void *context = call->context;
 
-	kr_rpc_watch_ended(call);
-	kr_attr_cache_change_end(call->rpc->mount, &call->change);
+	watch_ended(call);
+	if (call->change)
+		call->rpc->hooks->ended(call->rpc->mount, call->change);
 	kr_table_remove(&call->rpc->by_id, &call->by_id);
 	kr_list_remove(&call->link);
 	kr_call_free(call);
@@ -138,11 +188,9 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 		return;
 	}
 	call->rpc->heard_ns = kr_clock_ns();
-	kr_attr_cache_learn(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err, reply,
-		kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
-	if (err == 0 && call->rpc->mount->dir_syncs)
-		kr_dir_fsync_answered(call->rpc->mount->dir_syncs, call->type, call->fields.bytes, call->fields.length,
-			reply, call->rpc->heard_ns);
+	if (call->rpc->hooks)
+		call->rpc->hooks->answered(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err,
+			reply, kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);
@@ -239,7 +287,8 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	call->submitted_ns = kr_clock_ns();
 	kr_list_append(&rpc->calls, &call->link);
 	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
-	kr_attr_cache_change_begin(rpc->mount, &call->change, call->type, call->fields.bytes, call->fields.length);
+	if (rpc->hooks)
+		call->change = rpc->hooks->begun(rpc->mount, call->type, call->fields.bytes, call->fields.length);
 	if (may_go(rpc, call))
 		transmit(rpc, call);
 	return call->id;

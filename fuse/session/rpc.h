@@ -86,6 +86,19 @@ struct kr_rpc_events {
 	/* ERR and REASON of a connection that ended or could not be made; the next attempt is already scheduled. */
 	void (*on_disconnected)(void *context, int err, const char *reason);
 };
+/* What a higher room wants to know of every request of ours.  Loop thread. */
+struct kr_rpc_hooks {
+	/* A request of TYPE, encoded in FIELDS, is about to be sent.  Returns what `ended` is to get; NULL: nothing. */
+	void *(*begun)(struct kr_mount *mount, uint16_t type, const void *fields, size_t length);
+	/* The server has answered it with ERR and REPLY in a frame with FLAGS.  The request was submitted at ASKED_NS, the
+	 * reply heard at HEARD_NS. */
+	void (*answered)(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+		const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
+	/* The request has been answered, or never will be.  Takes over what `begun` returned; not called for NULL. */
+	void (*ended)(struct kr_mount *mount, void *change);
+};
+/* Before the first call.  HOOKS is borrowed until kr_rpc_free. */
+void kr_rpc_set_hooks(struct kr_rpc *rpc, const struct kr_rpc_hooks *hooks);
 /* SERVER is copied, and resolved anew for each attempt. Connects at kr_rpc_start. */
 int kr_rpc_new(struct kr_mount *mount, const struct kr_endpoint *server, struct kr_rpc **ret_rpc);
 /* After kr_rpc_stop; takes effect when the connection has closed. */

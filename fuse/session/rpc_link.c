@@ -94,6 +94,11 @@ static void on_tick(uv_timer_t *timer)
 		kr_rpc_reset(rpc, "no answer (is the address right, and is a firewall between?)");
 }
 
+void kr_rpc_set_hooks(struct kr_rpc *rpc, const struct kr_rpc_hooks *hooks)
+{
+	rpc->hooks = hooks;
+}
+
 int kr_rpc_new(struct kr_mount *mount, const struct kr_endpoint *server, struct kr_rpc **ret_rpc)
 {
 	struct kr_rpc *rpc = kr_xcalloc(1, sizeof(*rpc));

@@ -3,7 +3,6 @@
 #define KR_FUSE_RPC_PRIV_H
 
 #include "common/base/table.h"
-#include "fuse/names/attr_cache.h"
 #include "fuse/session/rpc.h"
 
 enum {
@@ -30,7 +29,7 @@ struct kr_call {
 	void *context;
 	struct kr_link link; /* rpc->calls, ascending ids */
 	struct kr_table_link by_id;
-	struct kr_note_change change; /* from submission to the end */
+	void *change; /* of hooks->begun, for hooks->ended */
 	uint64_t submitted_ns, canceled_ns;
 	uint64_t sent_ns; /* on the present connection, or the latest */
 	bool said;        /* that its answer takes long */
@@ -54,6 +53,7 @@ struct kr_rpc_watch {
 struct kr_rpc {
 	struct kr_mount *mount;
 	struct kr_endpoint server;
+	const struct kr_rpc_hooks *hooks; /* NULL: nobody wants to know */
 	const struct kr_rpc_events *events;
 	void *events_context;
 	struct kr_list calls;
@@ -76,12 +76,9 @@ struct kr_rpc {
 	int timers; /* not yet closed */
 };
 
-/* rpc_watch.c */
-void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns);
-void kr_rpc_watch_ended(const struct kr_call *call);
-
 /* rpc.c for rpc_link.c */
 void kr_rpc_connection_lost(struct kr_rpc *rpc);
+void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns);
 void kr_rpc_check_deadlines(struct kr_rpc *rpc);
 void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame);
 void kr_rpc_destroy(struct kr_rpc *rpc);

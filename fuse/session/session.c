@@ -10,8 +10,8 @@
 #include "fuse/session/fence.h"
 #include "fuse/session/login.h"
 #include "fuse/base/loop.h"
-#include "fuse/daemon/options.h"
-#include "fuse/base/server_clock.h"
+#include "fuse/base/options.h"
+#include "fuse/session/server_clock.h"
 #include "fuse/session/session_priv.h"
 
 enum { SILENCE_MS = 3000 };

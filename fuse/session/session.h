@@ -51,6 +51,11 @@ struct kr_session_hooks {
 	/* Of a replay that had begun: the node has come back itself, or somebody else replays. There will be no session
 	 * any more. */
 	void (*refused)(struct kr_mount *mount);
+	/* The server's machine has booted while we had a session; before that it was heard until HEARD_NS.  Returns how many
+	 * directories may have lost changes that no fsync has confirmed.  May be NULL. */
+	size_t (*booted)(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns);
+	/* The connection has ended: what depends on the server's notices is void.  May be NULL. */
+	void (*disconnected)(struct kr_mount *mount);
 	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything.
 	 */
 	void (*resumed)(struct kr_mount *mount);

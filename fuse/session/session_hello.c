@@ -11,11 +11,9 @@
 #include "common/base/log.h"
 #include "common/rpc/attr_cache.h"
 #include "common/base/util.h"
-#include "fuse/names/dir_fsync.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/session/login.h"
-#include "fuse/names/attr_cache.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/session_priv.h"
 
 enum { LEASE_MAX_MS = 3600000, SAY_AGAIN_S = 60 };
@@ -73,8 +71,8 @@ static void wait_for_end(struct kr_session *session)
 /* The server's machine has booted while we had a session: what it had not on its disk is lost. */
 static void tell_of_boot(struct kr_session *session)
 {
-	size_t lost = session->mount->dir_syncs ?
-		kr_dir_fsync_booted(session->mount->dir_syncs, session->heard_ns, kr_clock_ns()) :
+	size_t lost = session->hooks && session->hooks->booted ?
+		session->hooks->booted(session->mount, session->heard_ns, kr_clock_ns()) :
 		0;
 
 	if (lost)
@@ -364,7 +362,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 	if (session->facts.live)
 		session->heard_ns = kr_rpc_heard_ns(session->mount->rpc);
 	session->facts.live = false;
-	kr_attr_cache_clear(session->mount);
+	if (session->hooks && session->hooks->disconnected)
+		session->hooks->disconnected(session->mount);
 	if (session->on_hello) {
 		first_failed(session, err, reason);
 		return;

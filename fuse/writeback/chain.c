@@ -9,12 +9,143 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/writeback/chain_priv.h"
 #include "fuse/readcache/hops.h"
+#include "fuse/base/mount.h"
+
+/* --- lanes: connections to downstreams, kept idle for the next round that goes the same way ---- */
+
+static void lane_answered(struct kr_chain *chain, int err);
+static void lane_lost(struct kr_chain *chain, int err);
+static void lane_close(struct kr_chain_lane *lane, bool flush);
+
+static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)frame; /* a downstream only answers */
+	kr_conn_close(conn, false);
+}
+
+static void on_drain(struct kr_conn *conn)
+{
+	struct kr_chain_lane *lane = kr_conn_context(conn);
+
+	if (lane->chain)
+		kr_chain_pump(lane->chain);
+}
+
+static void on_closed(struct kr_conn *conn, int err, const char *reason)
+{
+	struct kr_chain_lane *lane = kr_conn_context(conn);
+	struct kr_chain *chain = lane->chain;
+
+	if (!lane->closing)
+		kr_log_debug("connection to downstream %s ended: %s", kr_conn_peer(conn), reason);
+	if (lane->idle)
+		lane->chains->idle_lanes--;
+	kr_list_remove(&lane->link);
+	free(lane->address);
+	free(lane);
+	if (chain)
+		lane_lost(chain, err);
+}
+
+static bool leads_to(const struct kr_chain_lane *lane, const struct kr_hop_address *to)
+{
+	return lane->node == to->node && lane->port == to->port && lane->session == to->session &&
+		memcmp(lane->ticket, to->ticket, sizeof(lane->ticket)) == 0 && strcmp(lane->address, to->address) == 0;
+}
+
+static struct kr_chain_lane *new_lane(struct kr_chains *chains, const struct kr_hop_address *to)
+{
+	static const struct kr_conn_handler handler = {
+		.on_frame = on_frame, .on_drain = on_drain, .on_closed = on_closed};
+	struct kr_chain_lane *lane = kr_xcalloc(1, sizeof(*lane));
+
+	lane->chains = chains;
+	if (kr_hop_dial(chains->mount->hops, to, &handler, lane, &lane->conn) < 0) {
+		free(lane);
+		return NULL;
+	}
+	lane->node = to->node;
+	lane->port = to->port;
+	lane->session = to->session;
+	memcpy(lane->ticket, to->ticket, sizeof(lane->ticket));
+	lane->address = kr_xstrdup(to->address);
+	kr_list_append(&chains->lanes, &lane->link);
+	return lane;
+}
+
+/* An idle lane to the downstream, or a new one; NULL: cannot be had. */
+static struct kr_chain_lane *lane_get(struct kr_chains *chains, const struct kr_hop_address *to)
+{
+	struct kr_chain_lane *lane;
+
+	if (chains->stopped)
+		return NULL;
+	KR_LIST_FOR_EACH(lane, &chains->lanes, link) {
+		if (!lane->idle || !leads_to(lane, to))
+			continue;
+		lane->idle = false;
+		chains->idle_lanes--;
+		return lane;
+	}
+	return new_lane(chains, to);
+}
+
+static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct kr_chain_lane *lane = context;
+
+	(void)reply, (void)data, (void)more;
+	if (lane->chain && err != -ECONNRESET) /* that one is told by on_closed */
+		lane_answered(lane->chain, err);
+}
+
+/* Says STREAM for CHAIN; returns its id (0: the lane is dead already, lane_lost follows). */
+static uint64_t lane_begin(struct kr_chain_lane *lane, struct kr_chain *chain, const struct kr_stream_request *stream)
+{
+	lane->chain = chain;
+	return kr_conn_request(lane->conn, KR_MSG_STREAM, stream, NULL, 0, on_answer, lane);
+}
+
+static void lane_idle(struct kr_chain_lane *lane)
+{
+	struct kr_chains *chains = lane->chains;
+
+	lane->chain = NULL;
+	if (chains->stopped || chains->idle_lanes >= KR_CHAIN_IDLE_LANES) {
+		lane_close(lane, false);
+		return;
+	}
+	lane->idle = true;
+	chains->idle_lanes++;
+}
+
+/* The chain has no lane any more; FLUSH: what is queued still goes. */
+static void lane_close(struct kr_chain_lane *lane, bool flush)
+{
+	lane->chain = NULL;
+	lane->closing = true;
+	kr_conn_close(lane->conn, flush);
+}
+
+static void lanes_close_idle(struct kr_chains *chains)
+{
+	struct kr_chain_lane *lane, *next;
+
+	KR_LIST_FOR_EACH_SAFE(lane, next, &chains->lanes, link) {
+		if (!lane->idle)
+			continue;
+		lane->idle = false;
+		chains->idle_lanes--;
+		lane_close(lane, false);
+	}
+}
 
 /* --- ends ------------------------------------------------------------------------------------- */
 
@@ -35,7 +166,7 @@ void kr_chain_abort(struct kr_chain *chain)
 	if (!chain)
 		return;
 	if (chain->lane)
-		kr_chain_lane_close(chain->lane, false);
+		lane_close(chain->lane, false);
 	free_chain(chain);
 }
 
@@ -51,7 +182,7 @@ void kr_chain_fail(struct kr_chain *chain, int err, bool own)
 			.error = kr_status_from_errno(err)};
 
 		kr_conn_oneway(chain->lane->conn, KR_MSG_STREAM_END, &end, NULL, 0);
-		kr_chain_lane_close(chain->lane, true);
+		lane_close(chain->lane, true);
 	}
 	kr_log_debug("stream of round %" PRIu64 " ended: %s", chain->round, strerror(-err));
 	free_chain(chain);
@@ -229,7 +360,7 @@ void kr_chain_pump(struct kr_chain *chain)
 	}
 }
 
-void kr_chain_lane_answered(struct kr_chain *chain, int err)
+static void lane_answered(struct kr_chain *chain, int err)
 {
 	struct kr_chain_lane *lane = chain->lane;
 	kr_chain_done_fn done = chain->done;
@@ -242,12 +373,12 @@ void kr_chain_lane_answered(struct kr_chain *chain, int err)
 		return;
 	}
 	chain->lane = NULL;
-	kr_chain_lane_idle(lane);
+	lane_idle(lane);
 	free_chain(chain);
 	done(context, 0, false);
 }
 
-void kr_chain_lane_lost(struct kr_chain *chain, int err)
+static void lane_lost(struct kr_chain *chain, int err)
 {
 	chain->lane = NULL;
 	kr_chain_fail(chain, err ? err : -ECONNRESET, false);
@@ -268,7 +399,7 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 
 	if (!chain)
 		return NULL;
-	chain->lane = kr_chain_lane_get(chains, &round->downstream);
+	chain->lane = lane_get(chains, &round->downstream);
 	if (!chain->lane) {
 		free(chain);
 		return NULL;
@@ -284,7 +415,7 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 	if (!round->has_upstream)
 		kr_merge_end(&chain->merge, KR_MERGE_LOW);
 	kr_list_append(&chains->running, &chain->link);
-	chain->stream = kr_chain_lane_begin(chain->lane, chain, &stream);
+	chain->stream = lane_begin(chain->lane, chain, &stream);
 	kr_chain_take_early(chain);
 	chain->kick.fn = kick;
 	kr_loop_post(chains->mount->kr_loop, &chain->kick); /* so DONE is never called from in here */
@@ -307,7 +438,7 @@ int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains)
 void kr_chains_session_lost(struct kr_chains *chains)
 {
 	kr_chain_drop_early(chains);
-	kr_chain_lanes_close_idle(chains);
+	lanes_close_idle(chains);
 }
 
 void kr_chains_stop(struct kr_chains *chains)

@@ -1,4 +1,4 @@
-/* The inside of chain.c, chain_receiver.c and chain_lane.c.  Loop thread, but for the bodies of reads. */
+/* The inside of chain.c and chain_receiver.c.  Loop thread, but for the bodies of reads. */
 #ifndef KR_FUSE_CHAIN_PRIV_H
 #define KR_FUSE_CHAIN_PRIV_H
 
@@ -87,19 +87,6 @@ struct kr_chain {
 	void *context;
 };
 
-struct kr_chains *kr_chains_of(struct kr_mount *mount);
-
-/* --- chain_lane.c --- */
-/* An idle lane to the downstream, or a new one; NULL: cannot be had. */
-struct kr_chain_lane *kr_chain_lane_get(struct kr_chains *chains, const struct kr_hop_address *to);
-/* Says STREAM for CHAIN; returns its id (0: the lane is dead already, kr_chain_lane_lost follows). */
-uint64_t kr_chain_lane_begin(
-	struct kr_chain_lane *lane, struct kr_chain *chain, const struct kr_stream_request *stream);
-void kr_chain_lane_idle(struct kr_chain_lane *lane);
-/* The chain has no lane any more; FLUSH: what is queued still goes. */
-void kr_chain_lane_close(struct kr_chain_lane *lane, bool flush);
-void kr_chain_lanes_close_idle(struct kr_chains *chains);
-
 /* --- chain_receiver.c --- */
 void kr_chain_receivers_init(struct kr_mount *mount);
 /* The upstream's stream has no place any more: its connection tells it. */
@@ -113,7 +100,5 @@ void kr_chain_drop_early(struct kr_chains *chains);
 void kr_chain_pump(struct kr_chain *chain);
 /* Ends the chain with an error: the downstream is told in words if it can be. */
 void kr_chain_fail(struct kr_chain *chain, int err, bool own);
-void kr_chain_lane_answered(struct kr_chain *chain, int err);
-void kr_chain_lane_lost(struct kr_chain *chain, int err);
 
 #endif

@@ -112,7 +112,7 @@ static void on_stream_end(struct kr_chain_receiver *receiver, const struct kr_st
 
 static void on_frame(struct kr_mount *mount, struct kr_conn *conn, uint32_t node, const struct kr_frame *frame)
 {
-	struct kr_chains *chains = kr_chains_of(mount);
+	struct kr_chains *chains = mount->chains;
 	struct kr_chain_receiver *receiver = find_intake(chains, conn);
 	struct kr_arena arena = {0};
 	union kr_any_msg msg;
@@ -133,7 +133,7 @@ static void on_frame(struct kr_mount *mount, struct kr_conn *conn, uint32_t node
 
 static void on_closed(struct kr_mount *mount, struct kr_conn *conn)
 {
-	struct kr_chain_receiver *receiver = find_intake(kr_chains_of(mount), conn);
+	struct kr_chain_receiver *receiver = find_intake(mount->chains, conn);
 	struct kr_chain *chain = receiver ? receiver->chain : NULL;
 
 	if (!receiver)

@@ -7,8 +7,8 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/writeback/flush.h"
-#include "fuse/daemon/local_dir.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/local_dir.h"
+#include "fuse/base/options.h"
 
 enum { LOOK_MS = 10 };
 

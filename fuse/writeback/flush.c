@@ -6,18 +6,7 @@
 
 #include "common/base/log.h"
 #include "fuse/writeback/chain_priv.h"
-#include "fuse/ops/op.h"
-#include "fuse/daemon/options.h"
-
-struct kr_flusher *kr_flusher_of(const struct kr_file *file)
-{
-	return file->mount->flusher;
-}
-
-struct kr_chains *kr_chains_of(struct kr_mount *mount)
-{
-	return mount->flusher->chains;
-}
+#include "fuse/base/options.h"
 
 /* --- what is applied -------------------------------------------------------------------------- */
 
@@ -37,8 +26,8 @@ struct kr_applied *kr_flush_add_applied(
 		kr_session_facts(file->mount->session)->boot_id);
 	kr_extent_map_init(&applied->extents);
 	kr_extent_map_move(extents, &applied->extents);
-	kr_list_append(&file->flush.applied, &applied->link);
-	file->flush.applied_ns = kr_clock_ns();
+	kr_list_append(&file->flush->applied, &applied->link);
+	file->flush->applied_ns = kr_clock_ns();
 	return applied;
 }
 
@@ -46,22 +35,22 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 {
 	const struct kr_applied *applied;
 
-	if (file->flush.unstable)
-		round = KR_MIN(round, file->flush.unstable_after);
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	if (file->flush->unstable)
+		round = KR_MIN(round, file->flush->unstable_after);
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
-			file->flush.stable_seq = KR_MAX(file->flush.stable_seq, applied->up_to);
+			file->flush->stable_seq = KR_MAX(file->flush->stable_seq, applied->up_to);
 	kr_journal_stable(
-		file->mount->journal, &file->flush.applied, round, kr_session_facts(file->mount->session)->boot_id);
+		file->mount->journal, &file->flush->applied, round, kr_session_facts(file->mount->session)->boot_id);
 	kr_flush_settle(file);
 	kr_file_step(file);
 }
 
 void kr_flush_orphan(struct kr_file *file, int err)
 {
-	file->flush.orphaned = true;
-	file->flush.plan.gone = true;
-	file->flush.plan.refused = err;
+	file->flush->orphaned = true;
+	file->flush->plan.gone = true;
+	file->flush->plan.refused = err;
 	kr_file_flush_failed(file, err);
 	kr_flush_settle(file);
 }
@@ -71,8 +60,8 @@ void kr_flush_orphan(struct kr_file *file, int err)
 /* [lock] held. */
 static bool is_busy(const struct kr_file *file)
 {
-	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush.applied) ||
-		!kr_list_empty(&file->flush.sends) || file->flush.late;
+	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush->applied) ||
+		!kr_list_empty(&file->flush->sends) || file->flush->late;
 }
 
 bool kr_flush_busy(struct kr_file *file)
@@ -83,7 +72,7 @@ bool kr_flush_busy(struct kr_file *file)
 
 void kr_flush_settle(struct kr_file *file)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	bool listed = kr_link_linked(&flush->busy), busy;
 
 	pthread_mutex_lock(&file->lock);
@@ -109,7 +98,7 @@ void kr_flush_settle(struct kr_file *file)
 static void notice(struct kr_task *task)
 {
 	struct kr_flush *flush = KR_CONTAINER_OF(task, struct kr_flush, notice_task);
-	struct kr_file *file = KR_CONTAINER_OF(flush, struct kr_file, flush);
+	struct kr_file *file = flush->file;
 	bool backlog;
 
 	pthread_mutex_lock(&file->lock);
@@ -124,28 +113,28 @@ static void notice(struct kr_task *task)
 
 void kr_flush_burst(struct kr_file *file)
 {
-	file->flush.burst_ns = kr_clock_ns();
+	file->flush->burst_ns = kr_clock_ns();
 }
 
 /* [lock] held. */
 static bool in_burst(const struct kr_file *file)
 {
-	return file->flush.burst_ns && kr_clock_ns() - file->flush.burst_ns < KR_FLUSH_BURST_MS * KR_NS_PER_MS &&
+	return file->flush->burst_ns && kr_clock_ns() - file->flush->burst_ns < KR_FLUSH_BURST_MS * KR_NS_PER_MS &&
 		file->dirty.bytes < kr_flusher_of(file)->burst_max;
 }
 
 /* Whether there is a backlog to be flushed, and nobody knows yet. */
 static bool is_new_backlog(struct kr_file *file)
 {
-	if (file->flush.backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog)
+	if (file->flush->backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog)
 		return false;
-	file->flush.backlog_held = in_burst(file);
-	return !file->flush.backlog_held;
+	file->flush->backlog_held = in_burst(file);
+	return !file->flush->backlog_held;
 }
 
 void kr_flush_dirtied(struct kr_file *file)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	bool backlog = is_new_backlog(file);
 
 	if (flush->noticed && !backlog)
@@ -161,18 +150,22 @@ void kr_flush_dirtied(struct kr_file *file)
 	kr_loop_post(file->mount->kr_loop, &flush->notice_task);
 }
 
-void kr_flush_init(struct kr_flush *flush, struct kr_file *file)
+static struct kr_flush *make(struct kr_file *file)
 {
-	(void)file;
-	*flush = (struct kr_flush){.notice_task.fn = notice};
+	struct kr_flush *flush = kr_xcalloc(1, sizeof(*flush));
+
+	flush->file = file;
+	flush->notice_task.fn = notice;
 	kr_list_init(&flush->applied);
 	kr_list_init(&flush->sends);
 	kr_link_init(&flush->busy);
 	kr_link_init(&flush->uncovered_line.link);
+	return flush;
 }
 
-void kr_flush_fini(struct kr_flush *flush)
+static void free_flush(struct kr_file *file)
 {
+	struct kr_flush *flush = file->flush;
 	struct kr_link *link;
 
 	kr_late_fini(flush);
@@ -182,6 +175,7 @@ void kr_flush_fini(struct kr_flush *flush)
 		kr_extent_map_fini(&applied->extents);
 		free(applied);
 	}
+	free(flush);
 }
 
 /* --- deciding --------------------------------------------------------------------------------- */
@@ -194,23 +188,23 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 	*ret = (struct kr_flush_facts){
 		.now_ns = kr_clock_ns(),
 		.dirty = !kr_extent_map_empty(&file->dirty),
-		.dirty_since_ns = file->flush.dirty_since_ns,
+		.dirty_since_ns = file->flush->dirty_since_ns,
 		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
-		.flushed_seq = file->flush.flushed_seq,
-		.backlog = file->flush.backlog_held && !in_burst(file),
-		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush.sends) ||
-			file->flush.late,
+		.flushed_seq = file->flushed_seq,
+		.backlog = file->flush->backlog_held && !in_burst(file),
+		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush->sends) ||
+			file->flush->late,
 	};
 	if (!ret->dirty)
-		file->flush.noticed = file->flush.backlog_noticed = file->flush.backlog_held = false;
+		file->flush->noticed = file->flush->backlog_noticed = file->flush->backlog_held = false;
 }
 
 /* What was held back goes with what is sent now. */
 static void let_go(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	file->flush.backlog_noticed |= file->flush.backlog_held;
-	file->flush.backlog_held = false;
+	file->flush->backlog_noticed |= file->flush->backlog_held;
+	file->flush->backlog_held = false;
 }
 
 /* Entries of a former boot go first. */
@@ -218,7 +212,7 @@ static bool replays_first(struct kr_file *file)
 {
 	if (!kr_flush_awaits_replays(file))
 		return false;
-	if (!kr_flusher_of(file)->recovering && kr_list_empty(&file->flush.sends))
+	if (!kr_flusher_of(file)->recovering && kr_list_empty(&file->flush->sends))
 		kr_flush_replay_file(file, KR_RPC_HARD);
 	return true;
 }
@@ -231,23 +225,22 @@ void kr_flush_step(struct kr_file *file)
 		return;
 	kr_flush_settle_unstable(file);
 	take_facts(file, &facts);
-	if (kr_flush_plan_next(&file->flush.plan, &facts) == KR_FLUSH_SEND && !replays_first(file) &&
+	if (kr_flush_plan_next(&file->flush->plan, &facts) == KR_FLUSH_SEND && !replays_first(file) &&
 		kr_file_may_flush(file)) {
 		int err;
 
 		let_go(file);
-		kr_flush_plan_sent(&file->flush.plan);
+		kr_flush_plan_sent(&file->flush->plan);
 		err = kr_flush_send_dirty(file);
 		if (err)
-			kr_flush_plan_answered(&file->flush.plan, err, facts.now_ns);
+			kr_flush_plan_answered(&file->flush->plan, err, facts.now_ns);
 	}
 	kr_flush_settle(file);
 }
 
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 {
-	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_RECALL ||
-		reason == KR_FLUSH_COMMAND;
+	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_COMMAND;
 	uint64_t seq;
 
 	pthread_mutex_lock(&file->lock);
@@ -255,12 +248,12 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	pthread_mutex_unlock(&file->lock);
 	if (seq == 0)
 		return;
-	if (urgent && file->flush.plan.gone) { /* whoever waits would wait for ever */
-		kr_file_flush_failed(file, file->flush.plan.refused);
+	if (urgent && file->flush->plan.gone) { /* whoever waits would wait for ever */
+		kr_file_flush_failed(file, file->flush->plan.refused);
 		return;
 	}
 	if (reason != KR_FLUSH_AGE)
-		kr_flush_plan_want(&file->flush.plan, seq, urgent);
+		kr_flush_plan_want(&file->flush->plan, seq, urgent);
 	kr_flush_step(file);
 }
 
@@ -271,16 +264,16 @@ void kr_flush_discard(struct kr_file *file)
 
 	kr_file_get(file); /* the list's reference may go */
 	kr_late_discard(file);
-	KR_LIST_FOR_EACH_SAFE(send, next_send, &file->flush.sends, link)
+	KR_LIST_FOR_EACH_SAFE(send, next_send, &file->flush->sends, link)
 		kr_flush_send_abandon(send);
-	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
+	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush->applied, link)
 		kr_journal_drop_applied(file->mount->journal, applied);
 	pthread_mutex_lock(&file->lock);
 	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, file->mount->journal);
-	file->flush.flushed_seq = file->written_seq;
+	file->flushed_seq = file->written_seq;
 	kr_lease_state_distrust(&file->holder); /* the kernel's pages may show them */
 	pthread_mutex_unlock(&file->lock);
-	file->flush.unstable = false;
+	file->flush->unstable = false;
 	kr_file_redirtied(file, (struct kr_time){0}, 0);
 	kr_flush_settle(file);
 	kr_file_step(file);
@@ -296,10 +289,9 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 	struct kr_link *link;
 
 	kr_list_init(&todo);
-	while ((link = kr_list_pop(&flusher->busy)))
-		kr_list_append(&todo, link);
+	kr_list_move(&flusher->busy, &todo);
 	while ((link = kr_list_pop(&todo))) {
-		struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, flush.busy);
+		struct kr_file *file = KR_CONTAINER_OF(link, struct kr_flush, busy)->file;
 
 		kr_list_append(&flusher->busy, link);
 		kr_file_get(file);
@@ -315,13 +307,41 @@ void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason)
 		struct kr_flush *flush;
 
 		KR_LIST_FOR_EACH(flush, &flusher->busy, busy)
-			kr_flush_confirm(KR_CONTAINER_OF(flush, struct kr_file, flush));
+			kr_flush_confirm(flush->file);
 	}
 }
 
+static void ask_now(struct kr_file *file)
+{
+	kr_flush_ask(file, KR_FLUSH_SYNC);
+}
+
+static bool is_sending(const struct kr_file *file)
+{
+	return !kr_list_empty(&file->flush->sends);
+}
+
+static bool is_hopeless(const struct kr_file *file)
+{
+	return file->flush->orphaned;
+}
+
+const struct kr_flush_hooks kr_flush_hooks = {
+	.make = make,
+	.free = free_flush,
+	.ask = ask_now,
+	.step = kr_flush_step,
+	.is_busy = kr_flush_busy,
+	.is_sending = is_sending,
+	.is_hopeless = is_hopeless,
+	.is_unapplied = kr_flush_is_unapplied,
+	.is_bound = kr_flush_bound,
+	.uncovered = kr_flush_uncovered,
+};
+
 static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 
 	(void)reason;
 	if (!replays_first(file))
@@ -337,8 +357,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
 
-	kr_ops_tick(flusher->mount);
-	kr_chains_tick(flusher->chains, kr_clock_ns());
+	kr_chains_tick(flusher->mount->chains, kr_clock_ns());
 	kr_uncovered_tick(flusher->uncovered);
 	if (!flusher->recovering)
 		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
@@ -371,7 +390,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	kr_list_init(&flusher->busy);
 	kr_list_init(&flusher->damage);
 	flusher->conflicts = json_array();
-	err = kr_chains_new(mount, &flusher->chains);
+	err = kr_chains_new(mount, &flusher->mount->chains);
 	if (err) {
 		free(flusher);
 		return err;
@@ -391,7 +410,7 @@ void kr_flusher_stop(struct kr_flusher *flusher)
 		return;
 	flusher->stopped = true;
 	uv_close((uv_handle_t *)&flusher->tick, NULL);
-	kr_chains_stop(flusher->chains);
+	kr_chains_stop(flusher->mount->chains);
 	kr_uncovered_log_stop(flusher->uncovered);
 }
 
@@ -403,9 +422,9 @@ void kr_flusher_free(struct kr_flusher *flusher)
 		return;
 	kr_uncovered_log_free(flusher->uncovered);
 	while ((link = kr_list_pop(&flusher->busy))) /* what is unflushed stays in the journal */
-		kr_file_put(KR_CONTAINER_OF(link, struct kr_file, flush.busy));
+		kr_file_put(KR_CONTAINER_OF(link, struct kr_flush, busy)->file);
 	kr_journal_damage_free(&flusher->damage);
-	kr_chains_free(flusher->chains);
+	kr_chains_free(flusher->mount->chains);
 	json_decref(flusher->conflicts);
 	free(flusher);
 }

@@ -35,6 +35,7 @@
 #include "fuse/journal/journal.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
+#include "fuse/file/flush_hooks.h"
 #include "fuse/writeback/uncovered.h"
 
 struct kr_claims;
@@ -48,14 +49,14 @@ enum kr_flush_reason {
 	KR_FLUSH_SPACE, /* the journal is full */
 	KR_FLUSH_CLOSE,
 	KR_FLUSH_SYNC,
-	KR_FLUSH_RECALL,
 	KR_FLUSH_COMMAND, /* kairan flush, umount */
 };
 
-/* This part's state of one file; lies in struct kr_file as `flush`. */
+/* This part's state of one file; kr_file.flush. */
 struct kr_flush {
+	struct kr_file *file;
+
 	/* For FILE, loop thread. */
-	uint64_t flushed_seq;          /* all writes up to here are applied */
 	uint64_t begun, taken, failed; /* FLUSHes of dirty bytes: how many, and the last that was answered well, and
 					  otherwise or not */
 	uint32_t unseen, seen; /* flushes taken while others may have had older bytes cached; those of them that these
@@ -111,10 +112,8 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher);
 void kr_flusher_stop(struct kr_flusher *flusher);
 void kr_flusher_free(struct kr_flusher *flusher);
 
-/* FILE: on making and freeing a file. fini: nothing may be dirty, sent or applied (else the bytes just stay in the
- * journal). */
-void kr_flush_init(struct kr_flush *flush, struct kr_file *file);
-void kr_flush_fini(struct kr_flush *flush);
+/* What files call (kr_files_new). */
+extern const struct kr_flush_hooks kr_flush_hooks;
 /* Any thread, file->lock held: bytes were added to file->dirty. */
 void kr_flush_dirtied(struct kr_file *file);
 /* Any thread, file->lock held: a batch (batch.h), or a write or relaxed read through a handle that has batches, that
@@ -122,7 +121,7 @@ void kr_flush_dirtied(struct kr_file *file);
  * here, so a backlog of them is flushed only when nothing came for a second, or when it takes a quarter of the journal.
  * Age counts as ever. */
 void kr_flush_burst(struct kr_file *file);
-/* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with flush.flushed_seq or file->error_count
+/* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with file->flushed_seq or file->error_count
  * grown (a file without dirty bytes: no step). */
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
 /* The FLUSH that is on its way to a server which takes requests BEHIND it, and brings all writes up to SEQ; 0: there is
@@ -137,7 +136,7 @@ void kr_flush_step(struct kr_file *file);
 bool kr_flush_busy(struct kr_file *file);
 /* There is what the server's present boot does not have, or a failed sync has lost, and has not been applied again.
  * Loop thread. */
-bool kr_flush_awaits_replays(struct kr_file *file);
+bool kr_flush_is_unapplied(struct kr_file *file);
 /* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
  * closed. */
 void kr_flush_discard(struct kr_file *file);
@@ -163,6 +162,13 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 void kr_flusher_replay(struct kr_flusher *flusher);
 /* The session goes on. */
 void kr_flusher_resumed(struct kr_flusher *flusher);
+
+/* What the journal held at the start becomes files again, before the mount serves anything: after kr_journal_open and
+ * before kr_session_begin.  The session then reclaims these files, too, so the server serves none of them to others
+ * before their bytes are accounted for.  Takes RECOVERY's content and logs it; damage stays for status.  0 or -ENOMEM. */
+int kr_recover(struct kr_mount *mount, struct kr_recovery *recovery);
+/* The recovery of all files in a new session (recovery.c), for the session. */
+const struct kr_session_hooks *kr_recovery_hooks(void);
 
 /* --- all files -------------------------------------------------------------------------------- */
 /* Flushes everything, the refused included. */

@@ -11,7 +11,7 @@ void kr_flush_plan_want(struct kr_flush_plan *plan, uint64_t seq, bool urgent)
 	plan->urgent |= urgent;
 }
 
-enum kr_flush_step kr_flush_plan_next(const struct kr_flush_plan *plan, const struct kr_flush_facts *facts)
+enum kr_flush_plan_step kr_flush_plan_next(const struct kr_flush_plan *plan, const struct kr_flush_facts *facts)
 {
 	bool old = facts->now_ns - facts->dirty_since_ns >= facts->age_ns;
 

@@ -24,7 +24,7 @@ struct kr_flush_plan {
 	uint64_t retry_ns; /* not before */
 };
 
-enum kr_flush_step {
+enum kr_flush_plan_step {
 	KR_FLUSH_NOTHING, /* all is done, or an event will come */
 	KR_FLUSH_SEND,    /* send, then kr_flush_plan_sent */
 	KR_FLUSH_LATER,   /* ask again when time has passed */
@@ -42,7 +42,7 @@ struct kr_flush_facts {
 
 /* Writes up to SEQ shall be applied; URGENT: somebody waits for it, so a refused flush is tried again at once. */
 void kr_flush_plan_want(struct kr_flush_plan *plan, uint64_t seq, bool urgent);
-enum kr_flush_step kr_flush_plan_next(const struct kr_flush_plan *plan, const struct kr_flush_facts *facts);
+enum kr_flush_plan_step kr_flush_plan_next(const struct kr_flush_plan *plan, const struct kr_flush_facts *facts);
 void kr_flush_plan_sent(struct kr_flush_plan *plan);
 /* The answer: 0 or negative errno.  Returns whether it is a refusal that programs must be told. */
 bool kr_flush_plan_answered(struct kr_flush_plan *plan, int err, uint64_t now_ns);

@@ -1,4 +1,4 @@
-/* The flusher's inside, shared by flush*.c and recover.c only.  Loop thread. */
+/* The flusher's inside, shared by flush*.c and recovery.c only.  Loop thread. */
 #ifndef KR_FUSE_FLUSH_PRIV_H
 #define KR_FUSE_FLUSH_PRIV_H
 
@@ -12,7 +12,6 @@
 
 struct kr_flusher {
 	struct kr_mount *mount;
-	struct kr_chains *chains;
 	struct kr_uncovered_log *uncovered;
 	struct kr_list busy; /* kr_flush.busy */
 	uv_timer_t tick;
@@ -64,7 +63,10 @@ struct kr_flush_send {
 	bool reading, abandoned;
 };
 
-struct kr_flusher *kr_flusher_of(const struct kr_file *file);
+static inline struct kr_flusher *kr_flusher_of(const struct kr_file *file)
+{
+	return file->mount->flusher;
+}
 
 /* --- flush.c --- */
 /* The file has bytes to look after, or no longer: keeps the list of busy files right. */
@@ -95,13 +97,7 @@ bool kr_flush_has_lost(const struct kr_file *file);
 /* What will be dirty is, if it can be now. */
 void kr_flush_settle_unstable(struct kr_file *file);
 
-/* --- flush_watch.c --- */
-/* Since when there have been unflushed bytes without a flush in between; 0: there are none. */
-uint64_t kr_flush_dirty_since(struct kr_file *file);
-/* Whether that is longer than it should be. */
-bool kr_flush_is_late(const struct kr_file *file, uint64_t since_ns, uint64_t now_ns);
-/* Why the file's bytes are still here. KNOWN: the log says so elsewhere. */
-const char *kr_flush_why(struct kr_file *file, bool *ret_known);
+/* --- flush_status.c --- */
 /* Now and then, of each busy file, and of one that is not busy any more. */
 void kr_flush_watch(struct kr_file *file, uint64_t now_ns);
 /* The session goes on: from now on unanswered requests are named. */
@@ -118,6 +114,8 @@ void kr_flush_send_abandon(struct kr_flush_send *send);
 int kr_flush_snapshot(struct kr_flush_send *send);
 
 /* --- flush_session.c --- */
+/* As kr_flush_is_unapplied, but for what will be dirty again. */
+bool kr_flush_awaits_replays(struct kr_file *file);
 /* Whether the server's present boot has it, as far as is known. */
 bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied);
 /* Sends what must be replayed and is not on its way. */
@@ -126,6 +124,8 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags);
 void kr_flush_confirm(struct kr_file *file);
 
 /* --- unjudged.c --- */
+/* Whoever changed the file later than this did so when we had no good lease any more.  [lock] held. */
+struct kr_time kr_file_since(const struct kr_file *file);
 /* Whether FILE has bytes that were refused, and may be taken later. */
 bool kr_unjudged_refused(struct kr_file *file);
 /* Whether a lease that is about to be given back has to wait, see uncovered.h. */

@@ -13,7 +13,7 @@ static struct kr_flush_send *asked_send(struct kr_file *file, uint64_t replay_ro
 {
 	struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link) {
 		if (send->call &&
 			(send->replay ? send->replay->round == replay_round : !send->inlined && replay_round == 0))
 			return send;
@@ -26,7 +26,7 @@ static struct kr_flush_send *running_send(struct kr_file *file, uint64_t round)
 {
 	struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link) {
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link) {
 		if (send->round == round)
 			return send;
 	}
@@ -54,7 +54,7 @@ void kr_flush_forget_round(struct kr_flush_send *send)
 
 static int begin_round(struct kr_flush_send *send, const struct kr_round_request *request)
 {
-	struct kr_chains *chains = kr_flusher_of(send->file)->chains;
+	struct kr_chains *chains = send->file->mount->chains;
 	int err = 0;
 
 	if (send->damaged)
@@ -106,7 +106,7 @@ static void on_round_abort(struct kr_mount *mount, const struct kr_down *down, c
 	(void)data;
 	if (send)
 		kr_flush_forget_round(send);
-	kr_chains_forget_round(mount->flusher->chains, &request->file, request->round);
+	kr_chains_forget_round(mount->chains, &request->file, request->round);
 	kr_rpc_answer(mount->rpc, down, 0, NULL);
 	kr_file_put(file);
 }

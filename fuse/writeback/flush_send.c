@@ -22,7 +22,7 @@ static struct kr_flush_send *new_send(struct kr_file *file)
 
 	send->file = kr_file_get(file);
 	kr_extent_map_init(&send->extents);
-	kr_list_append(&file->flush.sends, &send->link);
+	kr_list_append(&file->flush->sends, &send->link);
 	return send;
 }
 
@@ -171,7 +171,7 @@ int kr_flush_send_dirty(struct kr_file *file)
 	count = file->dirty.count;
 	pthread_mutex_unlock(&file->lock);
 	send = new_send(file);
-	send->number = ++file->flush.begun;
+	send->number = ++file->flush->begun;
 	send->inlined = bytes <= KR_INLINE_MAX && count <= KR_FLUSH_RANGES_MAX;
 	if (!send->inlined) {
 		KR_SCOPED_LOCK(&file->lock);
@@ -231,8 +231,8 @@ void kr_flush_send_abandon(struct kr_flush_send *send)
 	kr_chain_abort(send->chain);
 	send->chain = NULL;
 	if (send->replay == NULL) {
-		send->file->flush.plan.in_flight = false;
-		send->file->flush.failed = send->number;
+		send->file->flush->plan.in_flight = false;
+		send->file->flush->failed = send->number;
 	}
 	if (send->call) /* its callback, at once or later, frees it */
 		kr_rpc_cancel(send->file->mount->rpc, send->call);
@@ -248,7 +248,7 @@ uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq)
 
 	if (!kr_session_facts(file->mount->session)->behind)
 		return 0;
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
 		if (!send->replay && send->call && send->seq >= seq)
 			return send->number;
 	return 0;
@@ -256,7 +256,7 @@ uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq)
 
 bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way)
 {
-	return file->flush.taken >= under_way && file->flush.failed < under_way;
+	return file->flush->taken >= under_way && file->flush->failed < under_way;
 }
 
 /* --- the answer ------------------------------------------------------------------------------- */
@@ -271,10 +271,10 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 	kr_file_flushed(file, send->seq, reply, &applied->extents);
 	pthread_mutex_lock(&file->lock);
 	/* When nothing is left, everything ever written is there, also what was truncated away. */
-	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, send->seq) : send->seq;
-	file->flush.noticed = file->flush.backlog_noticed = false;
+	file->flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, send->seq) : send->seq;
+	file->flush->noticed = file->flush->backlog_noticed = false;
 	if (!(file->holder.held & KR_LEASE_WRITE))
-		file->flush.unseen++;
+		file->flush->unseen++;
 	if (!kr_extent_map_empty(&file->dirty))
 		kr_flush_dirtied(file);
 	pthread_mutex_unlock(&file->lock);
@@ -290,7 +290,7 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 	kr_journal_note_applied(file->mount->journal, file->journal_file, applied, reply->round,
 		kr_session_facts(file->mount->session)->boot_id);
 	applied->before_claims = false;
-	file->flush.applied_ns = kr_clock_ns();
+	file->flush->applied_ns = kr_clock_ns();
 	kr_unjudged_gone_in(file);
 	kr_file_refresh(file);
 	if (reply->stable)
@@ -319,10 +319,10 @@ static void refused(struct kr_flush_send *send, int err, int before)
 	} else if (send->replay) { /* its turn is over: others' rounds that come after it go in */
 		struct kr_flush_send *other, *next;
 
-		KR_LIST_FOR_EACH_SAFE(other, next, &file->flush.sends, link)
+		KR_LIST_FOR_EACH_SAFE(other, next, &file->flush->sends, link)
 			if (other != send)
 				kr_flush_send_abandon(other);
-		file->flush.keeps_replays = true;
+		file->flush->keeps_replays = true;
 		kr_unjudged_begin(file, err);
 		return;
 	} else {
@@ -339,14 +339,14 @@ static bool comes_too_early(const struct kr_flush_send *send)
 {
 	const struct kr_link *before = send->replay->link.prev;
 
-	return before != &send->file->flush.applied.head &&
+	return before != &send->file->flush->applied.head &&
 		!kr_flush_is_current_boot(send->file, KR_LIST_ENTRY(before, struct kr_applied, link));
 }
 
 /* A failed sync may have taken what this answer tells of, or what an APPLIED record of it would count for as well. */
 static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
-	const struct kr_flush *flush = &send->file->flush;
+	const struct kr_flush *flush = send->file->flush;
 
 	if (send->replay && !send->restores)
 		return !reply->stable && (reply->round <= flush->lost_round || comes_too_early(send));
@@ -360,7 +360,7 @@ static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
 {
 	struct kr_file *file = kr_file_get(send->file);
-	int before = file->flush.plan.refused;
+	int before = file->flush->plan.refused;
 	bool told;
 
 	if (err == 0 && !send->replay && !send->inlined && send->round != reply->round) {
@@ -371,12 +371,12 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 	if (err == 0 && is_overtaken(send, reply))
 		err = -ECONNRESET; /* as if it had not been heard: it is sent again */
 	if (!send->replay)
-		*(err ? &file->flush.failed : &file->flush.taken) = send->number;
+		*(err ? &file->flush->failed : &file->flush->taken) = send->number;
 	if (send->replay)
 		told = err != 0 && err != -EAGAIN && err != -ECONNRESET && err != -ENOTCONN && err != -EINTR &&
 			err != -ECANCELED;
 	else
-		told = kr_flush_plan_answered(&file->flush.plan, err, kr_clock_ns());
+		told = kr_flush_plan_answered(&file->flush->plan, err, kr_clock_ns());
 	if (err == 0 && send->replay)
 		replay_applied(send, reply);
 	else if (err == 0)
@@ -386,7 +386,7 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 	else if (send->restores)
 		not_restored(send, err);
 	else if (send->replay && (err == -EAGAIN || err == -ECONNRESET))
-		file->flush.keeps_replays =
+		file->flush->keeps_replays =
 			true; /* no more is taken before RECLAIM; those on their way may be in, and are heard first */
 	else if (err == -EAGAIN)
 		kr_file_flush_untaken(file);

@@ -17,7 +17,7 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 {
 	struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (applied->lost || memcmp(applied->boot_id, boot_id, 16) != 0)
 			return true;
 	return false;
@@ -28,6 +28,11 @@ bool kr_flush_awaits_replays(struct kr_file *file)
 	return kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
 }
 
+bool kr_flush_is_unapplied(struct kr_file *file)
+{
+	return file->flush->unstable || kr_flush_awaits_replays(file);
+}
+
 /* What is unjudged may be the dirty bytes alone. */
 static bool may_replay(const struct kr_flush *flush)
 {
@@ -36,9 +41,9 @@ static bool may_replay(const struct kr_flush *flush)
 
 bool kr_flush_bound(struct kr_file *file)
 {
-	if (!kr_list_empty(&file->flush.sends) && kr_unjudged_refused(file))
+	if (!kr_list_empty(&file->flush->sends) && kr_unjudged_refused(file))
 		return true;
-	if (may_replay(&file->flush) && !kr_unjudged_in_silence(file) && kr_flush_awaits_replays(file))
+	if (may_replay(file->flush) && !kr_unjudged_in_silence(file) && kr_flush_awaits_replays(file))
 		return true;
 	return kr_unjudged_awaited(file);
 }
@@ -61,7 +66,7 @@ void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_
 	struct kr_applied *applied;
 
 	*ret_claims = (struct kr_claims){0};
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link) {
 		if (!applied->lost && memcmp(applied->boot_id, boot_id, 16) == 0)
 			continue;
 		kr_extent_map_for_each(&applied->extents, note_seq, &replays);
@@ -83,7 +88,7 @@ static void drop_empty(struct kr_file *file)
 {
 	struct kr_applied *applied, *next;
 
-	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush.applied, link)
+	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush->applied, link)
 		if (kr_extent_map_empty(&applied->extents) && !kr_flush_is_current_boot(file, applied))
 			kr_journal_drop_applied(file->mount->journal, applied);
 }
@@ -100,8 +105,8 @@ static void lose_sends(struct kr_file *file, enum kr_flush_reason reason)
 	(void)reason;
 	kr_flush_forgo_order(file);
 	replays = kr_flush_awaits_replays(file);
-	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link) {
-		if (send->replay || replays || file->flush.unstable)
+	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush->sends, link) {
+		if (send->replay || replays || file->flush->unstable)
 			kr_flush_send_abandon(send);
 		else if (!send->inlined)
 			kr_flush_forget_round(send);
@@ -116,7 +121,7 @@ void kr_flusher_session_lost(struct kr_flusher *flusher)
 	flusher->recovering = true;
 	flusher->lost = true;
 	kr_flush_for_each(flusher, lose_sends, KR_FLUSH_AGE);
-	kr_chains_session_lost(flusher->chains);
+	kr_chains_session_lost(flusher->mount->chains);
 }
 
 struct known {
@@ -157,7 +162,7 @@ static void settle_known(struct kr_file *file, uint64_t seq, uint64_t round, con
 	applied->before_claims = kr_flusher_of(file)->recovering;
 	kr_file_flushed(file, seq, &reply, &applied->extents);
 	KR_SCOPED_LOCK(&file->lock);
-	file->flush.flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
+	file->flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, seq) : seq;
 }
 
 /* What the server is asked about dirty bytes that are uncovered when a session begins. Only a late node asks then:
@@ -172,11 +177,11 @@ static bool is_uncovered_asked(const struct kr_file *file)
  * and it is asked again. */
 static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
-	if (!file->flush.unjudged || (file->flush.uncovered && !is_uncovered_asked(file)))
+	if (!file->flush->unjudged || (file->flush->uncovered && !is_uncovered_asked(file)))
 		return false;
 	if (err || reply->conflict & KR_CONFLICT_DIRTY)
 		return true;
-	if (file->flush.unclaimed)
+	if (file->flush->unclaimed)
 		return false;
 	if (kr_unjudged_in_silence(file))
 		return true; /* the replays alone are */
@@ -197,9 +202,9 @@ static void keep_unjudged(struct kr_file *file, int err)
 	kr_flush_claims(file, facts->boot_id, &claims);
 	if (!(facts->late && claims.last) && !claims.replay_last)
 		return;
-	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
+	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush->sends, link)
 		kr_flush_send_abandon(send);
-	file->flush.keeps_replays = true;
+	file->flush->keeps_replays = true;
 	kr_unjudged_begin(file, err);
 }
 
@@ -221,9 +226,9 @@ static bool is_doubtful(struct kr_file *file, int err, const struct kr_reclaim_r
 {
 	struct doubt doubt = {0};
 
-	if (!file->flush.vouched)
+	if (!file->flush->vouched)
 		return false;
-	if (file->flush.vouched != kr_session_facts(file->mount->session)->instance)
+	if (file->flush->vouched != kr_session_facts(file->mount->session)->instance)
 		return true;
 	if (err)
 		return false;
@@ -248,9 +253,9 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 		err = err ? err : -EIO;
 	}
 	if (err == 0)
-		file->flush.vouched = 0;
+		file->flush->vouched = 0;
 	if (err == 0 || err == -ESTALE) {
-		file->flush.keeps_replays &= file->flush.unclaimed;
+		file->flush->keeps_replays &= file->flush->unclaimed;
 		if (is_judged(file, err, reply)) {
 			bool dirty = !kr_unjudged_in_silence(file);
 
@@ -259,7 +264,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 				kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		}
 	}
-	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush.sends, link)
+	KR_LIST_FOR_EACH_SAFE(send, next, &file->flush->sends, link)
 		if (err == -ESTALE || (err == 0 && (reply->conflict || send->seq <= reply->applied_seq)))
 			kr_flush_send_abandon(send); /* before it is sent again */
 	if (err == 0 && reply->applied_seq)
@@ -271,7 +276,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 		kr_late_begin(file, KR_CONFLICT_ALL, NULL);
 	else if (err)
 		keep_unjudged(file, err);
-	if (err == -ESTALE && kr_flush_busy(file) && !file->flush.late) {
+	if (err == -ESTALE && kr_flush_busy(file) && !file->flush->late) {
 		kr_log_warn("file %" PRIu64
 			    " is gone at the server; its unflushed bytes wait in the journal to be discarded",
 			file->base.ino);
@@ -285,7 +290,7 @@ static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *a
 {
 	const struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
 		if (send->replay == applied)
 			return true;
 	return false;
@@ -294,7 +299,7 @@ static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *a
 /* The server took one not in its turn, and takes none before it has judged them. What was on its way has been heard. */
 static void ask_for_replays(struct kr_file *file)
 {
-	if (kr_list_empty(&file->flush.sends))
+	if (kr_list_empty(&file->flush->sends))
 		kr_unjudged_ask(file);
 }
 
@@ -304,13 +309,13 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
 
-	if (!may_replay(&file->flush))
+	if (!may_replay(file->flush))
 		return;
-	if (file->flush.keeps_replays) {
+	if (file->flush->keeps_replays) {
 		ask_for_replays(file);
 		return;
 	}
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link) {
 		int err = 0;
 
 		if (!kr_flush_is_current_boot(file, applied) && !is_on_its_way(file, applied))
@@ -367,12 +372,11 @@ static void on_confirmed(void *context, int err, const void *reply, struct kr_bu
 	struct confirmation *confirmation = context;
 	struct kr_file *file = confirmation->file;
 
-	(void)reply;
-	(void)data;
-	file->flush.confirming = false;
-	file->flush.applied_ns = kr_clock_ns();
+	(void)reply, (void)data;
+	file->flush->confirming = false;
+	file->flush->applied_ns = kr_clock_ns();
 	/* A file that is gone needs no replay either. */
-	if ((err == 0 || err == -ESTALE) && !file->flush.orphaned &&
+	if ((err == 0 || err == -ESTALE) && !file->flush->orphaned &&
 		memcmp(confirmation->boot_id, kr_session_facts(file->mount->session)->boot_id, 16) == 0)
 		kr_flush_stable(file, confirmation->round);
 	free(confirmation);
@@ -386,15 +390,15 @@ void kr_flush_confirm(struct kr_file *file)
 	struct kr_applied *applied;
 	uint64_t round = 0;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (kr_flush_is_current_boot(file, applied))
 			round = KR_MAX(round, applied->round);
-	if (round == 0 || file->flush.confirming)
+	if (round == 0 || file->flush->confirming)
 		return;
 	confirmation = kr_xcalloc(1, sizeof(*confirmation));
 	confirmation->file = kr_file_get(file);
 	confirmation->round = round;
 	memcpy(confirmation->boot_id, kr_session_facts(file->mount->session)->boot_id, 16);
-	file->flush.confirming = true;
+	file->flush->confirming = true;
 	kr_rpc_call(file->mount->rpc, KR_MSG_FSYNC, &request, NULL, 0, KR_RPC_HARD, on_confirmed, confirmation);
 }

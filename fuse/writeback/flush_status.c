@@ -1,4 +1,4 @@
-/* What is not yet safe, for status, drain and waiting writers.  Loop thread. */
+/* What is not yet safe, for the log, status, drain and waiting writers.  Loop thread. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +8,134 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "fuse/writeback/flush_priv.h"
+#include "fuse/session/fence.h"
+#include "fuse/base/options.h"
+
+/* --- the log says what has waited for too long ------------------------------------------------- */
+
+/* A file's bytes are late after so many times flush_age, but not before LATE_MS; an answer after so many lease times.
+ */
+enum { LATE_AGES = 4, LATE_MS = 10000, LATE_LEASES = 2 };
+
+/* Since when there have been unflushed bytes without a flush in between; 0: there are none. */
+static uint64_t flush_dirty_since(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return kr_extent_map_empty(&file->dirty) ? 0 : file->flush->dirty_since_ns;
+}
+
+/* Whether that is longer than it should be. */
+static bool flush_is_late(const struct kr_file *file, uint64_t since_ns, uint64_t now_ns)
+{
+	uint64_t late_ms = KR_MAX(LATE_AGES * file->mount->options->flush_age, (uint64_t)LATE_MS);
+
+	return since_ns && since_ns + late_ms * KR_NS_PER_MS < now_ns;
+}
+
+/* Without a server that could take them. */
+static const char *why_nobody(const struct kr_file *file)
+{
+	if (!kr_rpc_connected(file->mount->rpc))
+		return "there is no connection to the server";
+	if (kr_flusher_of(file)->recovering)
+		return "the session is being recovered";
+	return kr_mount_fenced(file->mount) ? "the server is silent" : NULL;
+}
+
+static const char *why_lease(struct kr_file *file)
+{
+	const struct kr_lease_state *holder = &file->holder;
+
+	KR_SCOPED_LOCK(&file->lock);
+	if (kr_lease_state_may_flush(holder))
+		return NULL;
+	return holder->asked ? "the server has not granted the lease yet" : "the lease is being given up";
+}
+
+/* Why the file's bytes are still here. KNOWN: the log says so elsewhere. */
+static const char *flush_why(struct kr_file *file, bool *ret_known)
+{
+	const struct kr_flush *flush = file->flush;
+	const char *why;
+
+	*ret_known = true;
+	if (flush->late)
+		return "they go to a conflict file";
+	if (flush->plan.refused)
+		return strerror(-flush->plan.refused);
+	why = why_nobody(file);
+	if (why)
+		return why;
+	if (!kr_list_empty(&flush->sends))
+		return "the server has not answered the flush yet";
+	why = why_lease(file);
+	*ret_known = why && file->holder.asked; /* kr_rpc_watch */
+	if (why)
+		return why;
+	return flush->plan.passing ? "the server says to try again" : "the flush is not due yet";
+}
+
+void kr_flush_watch(struct kr_file *file, uint64_t now_ns)
+{
+	struct kr_flush *flush = file->flush;
+	uint64_t since_ns = flush_dirty_since(file);
+	struct kr_file_label label;
+	const char *why;
+	bool known;
+
+	if (flush->said_ns && since_ns != flush->said_ns) {
+		kr_log_info("%s: its bytes go to the server again, after %" PRIu64 " s", kr_file_label(file, &label),
+			(now_ns - flush->said_ns) / KR_NS_PER_S);
+		flush->said_ns = 0;
+	}
+	if (flush->said_ns || !flush_is_late(file, since_ns, now_ns))
+		return;
+	why = flush_why(file, &known);
+	if (known)
+		return;
+	kr_log_warn("%s: unflushed for %" PRIu64 " s: %s", kr_file_label(file, &label),
+		(now_ns - since_ns) / KR_NS_PER_S, why);
+	flush->said_ns = since_ns;
+}
+
+/* A chain's bytes take as long as there are many: the server ends one in which nothing moves. */
+static bool is_streaming(const struct kr_file *file)
+{
+	const struct kr_flush_send *send;
+
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
+		if (send->chain)
+			return true;
+	return false;
+}
+
+static bool say(void *context, uint16_t type, const struct kr_fid *fid, uint64_t waited_ns, bool answered)
+{
+	struct kr_flusher *flusher = context;
+	struct kr_file *file = kr_file_find(flusher->mount, fid);
+	struct kr_file_label label = {"a file"};
+	bool streaming = file && type == KR_MSG_FLUSH && is_streaming(file);
+
+	if (file)
+		kr_file_label(file, &label);
+	if (answered)
+		kr_log_info("%s: the server has answered %s after %" PRIu64 " s", label.text, kr_msg_name(type),
+			waited_ns / KR_NS_PER_S);
+	else if (!streaming)
+		kr_log_warn("%s: the server has not answered %s for %" PRIu64 " s", label.text, kr_msg_name(type),
+			waited_ns / KR_NS_PER_S);
+	kr_file_put(file);
+	return !streaming;
+}
+
+void kr_flush_watch_calls(struct kr_flusher *flusher)
+{
+	const struct kr_session_facts *facts = kr_session_facts(flusher->mount->session);
+
+	kr_rpc_watch(flusher->mount->rpc, LATE_LEASES * facts->lease_ms * KR_NS_PER_MS, say, flusher);
+}
+
+/* --- status -------------------------------------------------------------------------------------- */
 
 /* One file's share. */
 struct share {
@@ -18,7 +146,7 @@ struct share {
 
 static void look_at(struct kr_file *file, struct share *ret)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 	struct kr_applied *applied;
 
 	*ret = (struct share){.error = flush->plan.refused};
@@ -43,14 +171,14 @@ static void look_at(struct kr_file *file, struct share *ret)
 
 static struct kr_file *file_at(struct kr_link *link)
 {
-	return KR_CONTAINER_OF(link, struct kr_file, flush.busy);
+	return KR_CONTAINER_OF(link, struct kr_flush, busy)->file;
 }
 
 /* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. Or no program
  * has heard of an error. */
 static bool awaits_judgement(const struct kr_file *file)
 {
-	return file->flush.unjudged && (!file->flush.judge_ns || kr_unjudged_in_silence(file));
+	return file->flush->unjudged && (!file->flush->judge_ns || kr_unjudged_in_silence(file));
 }
 
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
@@ -66,9 +194,9 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 			ret_left->unstable += share.unstable;
 			continue;
 		}
-		if (file_at(link)->flush.unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones
+		if (file_at(link)->flush->unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones
 							alone are unjudged */
-			uint64_t refused = share.dirty + (file_at(link)->flush.uncovered ? 0 : share.unstable);
+			uint64_t refused = share.dirty + (file_at(link)->flush->uncovered ? 0 : share.unstable);
 
 			ret_left->dirty += refused - share.dirty;
 			ret_left->unstable += share.dirty + share.unstable - refused;
@@ -76,7 +204,7 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 			ret_left->refused += refused;
 			continue;
 		}
-		if (file_at(link)->flush.orphaned) { /* its unstable bytes will not become stable either */
+		if (file_at(link)->flush->orphaned) { /* its unstable bytes will not become stable either */
 			ret_left->orphaned_files++;
 			ret_left->orphaned += share.dirty;
 			continue;
@@ -104,9 +232,9 @@ static int why_refused(struct kr_file *file, uint64_t *ret_bytes)
 
 	look_at(file, &share);
 	*ret_bytes = share.dirty;
-	if (file->flush.orphaned)
-		return file->flush.unjudged && share.error ? share.error : -EIO;
-	return share.unstable || !kr_list_empty(&file->flush.sends) ? 0 : share.error;
+	if (file->flush->orphaned)
+		return file->flush->unjudged && share.error ? share.error : -EIO;
+	return share.unstable || !kr_list_empty(&file->flush->sends) ? 0 : share.error;
 }
 
 static bool is_stuck(struct kr_flusher *flusher, struct stuck *ret)
@@ -150,7 +278,7 @@ int kr_flusher_hopeless(struct kr_flusher *flusher, struct kr_file *file)
 
 	if (!is_stuck(flusher, &stuck))
 		return 0;
-	if (kr_link_linked(&file->flush.busy))
+	if (kr_link_linked(&file->flush->busy))
 		return why_refused(file, &bytes);
 	say_stuck(flusher, &stuck);
 	return -ENOSPC;
@@ -172,7 +300,7 @@ static json_t *hint_of(const struct kr_file *file)
 /* The last write that is not known to be on the server's disk; and up to which one all are. */
 static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *ret_safe)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 	const struct kr_applied *first = KR_LIST_ENTRY(flush->applied.head.next, struct kr_applied, link);
 	const struct kr_applied *last = KR_LIST_ENTRY(flush->applied.head.prev, struct kr_applied, link);
 	bool unstable = !kr_list_empty(&flush->applied), dirty;
@@ -180,7 +308,7 @@ static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *r
 	KR_SCOPED_LOCK(&file->lock);
 	dirty = !kr_extent_map_empty(&file->dirty);
 	*ret_written = !dirty && unstable ? last->up_to : file->written_seq;
-	*ret_safe = dirty ? KR_MAX(flush->flushed_seq, flush->clean_seq) : file->written_seq;
+	*ret_safe = dirty ? KR_MAX(file->flushed_seq, flush->clean_seq) : file->written_seq;
 	/* An entry has what was written since the one before it: if that is not known to have gone, nothing is. */
 	if (unstable)
 		*ret_safe = first->up_to > flush->stable_seq ? KR_MIN(*ret_safe, flush->stable_seq) : 0;
@@ -191,7 +319,7 @@ static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *r
 static json_t *file_status(struct kr_file *file)
 {
 	char fid[2 * KR_FID_MAX + 1];
-	uint64_t since_ns = kr_flush_dirty_since(file), now_ns = kr_clock_ns(), written, safe;
+	uint64_t since_ns = flush_dirty_since(file), now_ns = kr_clock_ns(), written, safe;
 	struct share share;
 	bool known;
 
@@ -202,7 +330,7 @@ static json_t *file_status(struct kr_file *file)
 		fid, "ino", (json_int_t)file->base.ino, "dirty", (json_int_t)share.dirty, "unstable",
 		(json_int_t)share.unstable, "state", share.state, "error", share.error ? strerror(-share.error) : "",
 		"unflushed_ms", (json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
-		kr_flush_is_late(file, since_ns, now_ns), "why", since_ns ? kr_flush_why(file, &known) : "", "written",
+		flush_is_late(file, since_ns, now_ns), "why", since_ns ? flush_why(file, &known) : "", "written",
 		(json_int_t)written, "safe", (json_int_t)safe);
 }
 

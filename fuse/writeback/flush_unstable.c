@@ -60,7 +60,7 @@ static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
 
 	pthread_mutex_lock(&file->lock);
 	/* The latest first. */
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = before) {
+	for (link = file->flush->applied.head.prev; link != &file->flush->applied.head; link = before) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		before = link->prev;
@@ -73,8 +73,8 @@ static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
 			failed = -ENOMEM;
 	}
 	if (any) {
-		file->flush.flushed_seq = file->flush.clean_seq = 0;
-		kr_flush_plan_want(&file->flush.plan, kr_extent_map_max_seq(&file->dirty), false);
+		file->flushed_seq = file->flush->clean_seq = 0;
+		kr_flush_plan_want(&file->flush->plan, kr_extent_map_max_seq(&file->dirty), false);
 		kr_flush_dirtied(file);
 	}
 	pthread_mutex_unlock(&file->lock);
@@ -87,7 +87,7 @@ static void redirty_all(struct kr_file *file, uint64_t after_round, int err)
 /* The answer of a send takes all up to its seq out of dirty: while one is in flight nothing older may come back. */
 void kr_flush_settle_unstable(struct kr_file *file)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 
 	if (!flush->unstable || !kr_list_empty(&flush->sends))
 		return;
@@ -102,7 +102,7 @@ static void each_after(struct kr_file *file, uint64_t after_round,
 {
 	struct kr_link *link;
 
-	for (link = file->flush.applied.head.prev; link != &file->flush.applied.head; link = link->prev) {
+	for (link = file->flush->applied.head.prev; link != &file->flush->applied.head; link = link->prev) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		if (applied->round > after_round && kr_flush_is_current_boot(file, applied))
@@ -115,7 +115,7 @@ static void each_after(struct kr_file *file, uint64_t after_round,
  * in flight makes no APPLIED (flush_send.c). */
 static void redirty_later(struct kr_file *file, uint64_t after_round, int err)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 
 	each_after(file, after_round, kr_journal_void_applied);
 	flush->unstable_after = flush->unstable ? KR_MIN(flush->unstable_after, after_round) : after_round;
@@ -128,7 +128,7 @@ static bool awaits_replays(const struct kr_file *file)
 {
 	const struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (!applied->lost && !kr_flush_is_current_boot(file, applied))
 			return true;
 	return false;
@@ -140,7 +140,7 @@ void kr_flush_forgo_order(struct kr_file *file)
 	struct kr_applied *applied;
 	uint64_t first = 0;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link) {
 		if (!applied->lost)
 			continue;
 		applied->lost = false;
@@ -158,13 +158,13 @@ void kr_flush_claimed(struct kr_file *file, struct kr_time since)
 {
 	struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link) {
 		applied->before_claims = true;
 		if (kr_time_compare(applied->mtime, since) > 0) /* our lease was good when we wrote */
 			since = applied->mtime;
 	}
-	file->flush.claimed_since = since;
-	file->flush.unclaimed = false;
+	file->flush->claimed_since = since;
+	file->flush->unclaimed = false;
 }
 
 /* Whether what will be dirty was in no RECLAIM of a late node that had sent it before it was away: others may have
@@ -174,10 +174,10 @@ static bool is_claimed_without(const struct kr_file *file)
 {
 	const struct kr_applied *applied;
 
-	if (!file->flush.unstable || !kr_session_facts(file->mount->session)->late)
+	if (!file->flush->unstable || !kr_session_facts(file->mount->session)->late)
 		return false;
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
-		if (applied->before_claims && applied->round > file->flush.unstable_after &&
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
+		if (applied->before_claims && applied->round > file->flush->unstable_after &&
 			kr_flush_is_current_boot(file, applied))
 			return true;
 	return false;
@@ -195,7 +195,7 @@ bool kr_flush_has_lost(const struct kr_file *file)
 {
 	const struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (applied->lost)
 			return true;
 	return false;
@@ -205,7 +205,7 @@ static bool replays_are_in_flight(const struct kr_file *file)
 {
 	const struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
 		if (send->replay)
 			return true;
 	return false;
@@ -216,7 +216,7 @@ static bool is_news(const struct kr_file *file, uint64_t after_round, uint64_t l
 {
 	const struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (kr_flush_is_current_boot(file, applied) && applied->round > after_round &&
 			applied->round <= last_round)
 			return true;
@@ -228,7 +228,7 @@ static bool is_news(const struct kr_file *file, uint64_t after_round, uint64_t l
  * bring. */
 static bool may_replay(const struct kr_file *file, uint64_t after_round, uint64_t last_round)
 {
-	const struct kr_flush *flush = &file->flush;
+	const struct kr_flush *flush = file->flush;
 	const struct kr_applied *applied;
 	unsigned count = 0;
 
@@ -246,7 +246,7 @@ static bool may_replay(const struct kr_file *file, uint64_t after_round, uint64_
 /* What could not be read from the journal has not been sent. */
 static bool has_broken_off(const struct kr_file *file)
 {
-	return file->flush.orphaned && kr_flush_has_lost(file);
+	return file->flush->orphaned && kr_flush_has_lost(file);
 }
 
 /* What this boot has lost goes before what a former one has. Between sessions the claims have been made without it: it
@@ -257,7 +257,7 @@ static void replay_all(struct kr_file *file, uint64_t after_round, int err)
 	each_after(file, after_round, kr_journal_unapply);
 	kr_file_redirtied(file, (struct kr_time){.sec = INT64_MIN}, err);
 	if (kr_flusher_of(file)->recovering) {
-		file->flush.keeps_replays = true;
+		file->flush->keeps_replays = true;
 		kr_unjudged_unclaimed(file, 0); /* they have been told */
 	} else if (!kr_flusher_of(file)->stopped) {
 		kr_flush_replay_file(file, KR_RPC_HARD);
@@ -267,7 +267,7 @@ static void replay_all(struct kr_file *file, uint64_t after_round, int err)
 
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	int err = kr_status_to_errno(request->error);
 	bool all = !replays_are_in_flight(file);
 

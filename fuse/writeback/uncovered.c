@@ -12,6 +12,7 @@
 #include "common/base/util.h"
 #include "fuse/file/file.h"
 #include "fuse/journal/journal_uncovered.h"
+#include "fuse/writeback/flush.h"
 #include "fuse/base/mount.h"
 #include "fuse/session/session.h"
 
@@ -37,8 +38,7 @@ struct kr_uncovered_log {
 
 static struct kr_file *file_of(struct kr_link *link)
 {
-	return KR_CONTAINER_OF(
-		KR_LIST_ENTRY(link, struct kr_uncovered_line, link), struct kr_file, flush.uncovered_line);
+	return KR_CONTAINER_OF(link, struct kr_flush, uncovered_line.link)->file;
 }
 
 /* --- writing --- */
@@ -152,14 +152,14 @@ void kr_uncovered_tick(struct kr_uncovered_log *log)
 
 bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to)
 {
-	struct kr_uncovered_line *line = &file->flush.uncovered_line;
+	struct kr_uncovered_line *line = &file->flush->uncovered_line;
 
 	if (!kr_link_linked(&line->link)) {
 		line->up_to = 0;
 		kr_list_append(&log->lines, &line->link);
 	}
 	if (up_to > line->up_to) {
-		if (!file->flush.uncovered) /* what it said was of bytes that are judged or taken */
+		if (!file->flush->uncovered) /* what it said was of bytes that are judged or taken */
 			line->since = since;
 		line->up_to = up_to + AHEAD;
 		line->change = ++log->changes;
@@ -170,7 +170,7 @@ bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, st
 
 void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file)
 {
-	struct kr_uncovered_line *line = &file->flush.uncovered_line;
+	struct kr_uncovered_line *line = &file->flush->uncovered_line;
 
 	if (!kr_link_linked(&line->link))
 		return;
@@ -180,7 +180,7 @@ void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file)
 
 void kr_uncovered_recovered(struct kr_uncovered_log *log, struct kr_file *file, const struct kr_uncovered *uncovered)
 {
-	struct kr_uncovered_line *line = &file->flush.uncovered_line;
+	struct kr_uncovered_line *line = &file->flush->uncovered_line;
 
 	*line = (struct kr_uncovered_line){.since = uncovered->since, .up_to = uncovered->up_to};
 	kr_list_append(&log->lines, &line->link);

@@ -14,47 +14,46 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "fuse/file/file_priv.h"
 #include "fuse/writeback/flush_priv.h"
 
 /* Our lease was good when we wrote, and when we had these attributes. */
 struct kr_time kr_file_since(const struct kr_file *file)
 {
-	if (file->flush.unjudged)
-		return file->flush.unjudged_since;
+	if (file->flush->unjudged)
+		return file->flush->unjudged_since;
 	return kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
 }
 
 static void take_since(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
-	file->flush.unjudged_since = kr_file_since(file);
+	file->flush->unjudged_since = kr_file_since(file);
 }
 
 bool kr_unjudged_in_silence(const struct kr_file *file)
 {
-	return file->flush.unjudged && !file->flush.orphaned;
+	return file->flush->unjudged && !file->flush->orphaned;
 }
 
 /* The first time at once; again when some time has passed since the server was asked, or something has gone in since
  * (kr_unjudged_gone_in): it can say AGAIN as fast as it is asked. */
 void kr_unjudged_ask(struct kr_file *file)
 {
-	if (file->flush.orphaned || file->flush.unjudged)
+	if (file->flush->orphaned || file->flush->unjudged)
 		return;
 	take_since(file);
-	file->flush.unjudged = true;
+	file->flush->unjudged = true;
 }
 
 void kr_unjudged_gone_in(struct kr_file *file)
 {
-	if (!file->flush.unjudged)
-		file->flush.judge_ns = 0;
+	if (!file->flush->unjudged)
+		file->flush->judge_ns = 0;
 }
 
 void kr_unjudged_begin(struct kr_file *file, int err)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 
 	if (flush->orphaned)
 		return;
@@ -87,9 +86,9 @@ static void look_for_refused(void *context, const struct kr_extent *extent)
  * What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
 static bool has_refused(const struct kr_file *file)
 {
-	struct refused refused = {.up_to = file->refused_seq};
+	struct refused refused = {.up_to = file->lease.refused_seq};
 
-	if (!refused.up_to || (file->flush.orphaned && !file->flush.unjudged))
+	if (!refused.up_to || (file->flush->orphaned && !file->flush->unjudged))
 		return false;
 	kr_extent_map_for_each(&file->dirty, look_for_refused, &refused);
 	return refused.found;
@@ -109,11 +108,11 @@ bool kr_unjudged_awaited(struct kr_file *file)
 
 	pthread_mutex_lock(&file->lock);
 	if (kr_lease_state_giving_up(&file->holder) && has_refused(file))
-		up_to = file->refused_seq;
+		up_to = file->lease.refused_seq;
 	pthread_mutex_unlock(&file->lock);
 	if (!up_to)
 		return false;
-	since = file->flush.unjudged ? file->flush.unjudged_since : kr_file_now(file->mount);
+	since = file->flush->unjudged ? file->flush->unjudged_since : kr_file_now(file->mount);
 	return kr_uncovered_awaited(kr_flusher_of(file)->uncovered, file, since, up_to);
 }
 
@@ -129,7 +128,7 @@ static int refusal(const struct kr_flush *flush)
  * it. */
 void kr_unjudged_unclaimed(struct kr_file *file, int err)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 
 	bool known = flush->unjudged;
 
@@ -147,7 +146,7 @@ void kr_unjudged_unclaimed(struct kr_file *file, int err)
 /* Nobody else could write before now. */
 void kr_flush_uncovered(struct kr_file *file)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	bool known = flush->unjudged; /* what others have changed since an earlier moment counts */
 
 	if (flush->uncovered || !kr_unjudged_refused(file))
@@ -160,7 +159,7 @@ void kr_flush_uncovered(struct kr_file *file)
 
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	struct kr_file_label label;
 
 	kr_log_warn(
@@ -176,7 +175,7 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 /* Whoever wanted it flushed meanwhile has heard of the error, and does not ask again. */
 void kr_unjudged_end(struct kr_file *file)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	bool silent = kr_unjudged_in_silence(file);
 
 	flush->unjudged = flush->unclaimed = false;
@@ -191,7 +190,7 @@ void kr_unjudged_end(struct kr_file *file)
 /* Between sessions the file has been asked for with all others. */
 static bool is_current(const struct kr_file *file)
 {
-	return file->flush.unjudged && file->flush.judge_generation == file->mount->files->generation &&
+	return file->flush->unjudged && file->flush->judge_generation == kr_files_generation(file->mount->files) &&
 		!kr_flusher_of(file)->recovering;
 }
 
@@ -216,8 +215,8 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 	const struct kr_reclaim_reply *reply = message;
 
 	(void)data;
-	file->flush.judging = false;
-	file->flush.judge_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+	file->flush->judging = false;
+	file->flush->judge_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
 	if (is_current(file) && (err == 0 || err == -ESTALE)) {
 		if (err == 0)
 			take_leases(file, reply);
@@ -241,9 +240,9 @@ static bool holds_others_up(struct kr_file *file)
 
 void kr_unjudged_step(struct kr_file *file)
 {
-	struct kr_flush *flush = &file->flush;
+	struct kr_flush *flush = file->flush;
 	struct kr_reclaim_request request = {.file = file->fid,
-		.opens = file->opens,
+		.opens = file->open.count,
 		.kinds = (uint8_t)(KR_LEASE_WRITE | (flush->uncovered ? KR_RECLAIM_UNCOVERED : 0)),
 		.since = flush->unjudged_since};
 	struct kr_claims claims;
@@ -251,8 +250,8 @@ void kr_unjudged_step(struct kr_file *file)
 	if (kr_unjudged_in_silence(file) && holds_others_up(file))
 		kr_unjudged_begin(file, -EIO);
 	/* What is opened or closed meanwhile would be counted twice. */
-	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->opening || file->closing ||
-		!kr_list_empty(&flush->sends))
+	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->open.opening ||
+		file->open.closing || !kr_list_empty(&flush->sends))
 		return;
 	kr_flush_claims(file, kr_session_facts(file->mount->session)->boot_id, &claims);
 	request.first = claims.first;
@@ -263,6 +262,6 @@ void kr_unjudged_step(struct kr_file *file)
 	request.newest = claims.newest;
 	flush->judging = true;
 	flush->unclaimed = false;
-	flush->judge_generation = file->mount->files->generation;
+	flush->judge_generation = kr_files_generation(file->mount->files);
 	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM, &request, NULL, 0, KR_RPC_HARD, judged, kr_file_get(file));
 }

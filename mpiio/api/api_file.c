@@ -25,9 +25,7 @@ int PMPI_File_close(MPI_File *fh)
 
 	if (file) {
 		class = kr_file_detach(file);
-		if (class !=
-			MPI_SUCCESS) /* the handler runs while the handle exists; the file is closed all the same */
-			kr_mpi_return(*fh, class);
+		kr_mpi_return(*fh, class); /* the error handler runs while the handle exists */
 	}
 	rc = kr_real()->File_close(fh);
 	return class != MPI_SUCCESS ? class : rc;

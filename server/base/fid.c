@@ -107,8 +107,3 @@ int kr_fid_unseal(const uint8_t secret[KR_FID_SECRET], const struct kr_fid *fid,
 	*ret_identity = identity;
 	return 0;
 }
-
-uint64_t kr_fid_hash(const struct kr_fid *fid)
-{
-	return kr_hash_bytes(fid->bytes, fid->length);
-}

@@ -34,7 +34,5 @@ void kr_fid_seal(const uint8_t secret[KR_FID_SECRET], const struct kr_identity *
 int kr_fid_unseal(const uint8_t secret[KR_FID_SECRET], const struct kr_fid *fid, struct kr_identity *ret_identity);
 /* SipHash-2-4 of bytes under the export's secret. */
 uint64_t kr_fid_code(const uint8_t secret[KR_FID_SECRET], const void *bytes, size_t length);
-/* For tables keyed by fid. */
-uint64_t kr_fid_hash(const struct kr_fid *fid);
 
 #endif

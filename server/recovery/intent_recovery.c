@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "common/base/log.h"
+#include "common/base/table.h"
 #include "server/base/fid.h"
 
 struct settling {

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/table.h"
 #include "common/base/util.h"
 #include "server/base/fid.h"
 

@@ -15,8 +15,11 @@
 
 #include "fuse/file/file.h"
 #include "fuse/names/inode_table.h"
-#include "fuse/ops/notify.h"
-#include "fuse/ops/op_file.h"
+#include "fuse/base/notify.h"
+#include "fuse/file/flush_hooks.h"
+#include "fuse/file/handle.h"
+#include "fuse/journal/journal.h"
+#include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 
 enum { CALLS = 8192 };
@@ -38,7 +41,7 @@ static struct {
 	unsigned dropped;
 	uint64_t heard_ns;
 	struct kr_list tasks;
-	bool busy;
+	bool sending;
 	bool awaited;                         /* the directory has to say something before a lease is given back */
 	void (*worker)(struct kr_file *file); /* what another thread does after the loop has looked whether it has to */
 	bool lost;                            /* a failed sync has lost something */
@@ -113,14 +116,6 @@ void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, cons
 	if (down->type == KR_MSG_QUERY)
 		fake.query = *(const struct kr_query_reply *)msg;
 }
-void kr_op_wait(struct kr_op *op, struct kr_list *list)
-{
-	kr_list_append(list, &op->waiting);
-}
-void kr_op_wake(struct kr_list *list)
-{
-	assert_true(kr_list_empty(list));
-}
 uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
 	(void)inodes, (void)fid;
@@ -147,31 +142,40 @@ int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_r
 	fake.dropped++;
 	return 0;
 }
-void kr_flush_init(struct kr_flush *flush, struct kr_file *file)
+static struct kr_flush *make_flush(struct kr_file *file)
 {
 	(void)file;
-	kr_list_init(&flush->sends);
+	return NULL;
 }
-void kr_flush_fini(struct kr_flush *flush)
+static void free_flush(struct kr_file *file)
 {
-	(void)flush;
+	(void)file;
 }
-void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
+static void ask_flush(struct kr_file *file)
 {
-	(void)file, (void)reason;
+	(void)file;
 	fake.flushes++;
 }
-void kr_flush_step(struct kr_file *file)
+static void step_flush(struct kr_file *file)
 {
 	(void)file;
 	fake.flush_steps++;
 }
-bool kr_flush_awaits_replays(struct kr_file *file)
+static bool is_busy(struct kr_file *file)
+{
+	return !kr_extent_map_empty(&file->dirty);
+}
+static bool is_sending(const struct kr_file *file)
+{
+	(void)file;
+	return fake.sending;
+}
+static bool is_unapplied(struct kr_file *file)
 {
 	(void)file;
 	return fake.lost;
 }
-bool kr_flush_bound(struct kr_file *file)
+static bool is_bound(struct kr_file *file)
 {
 	bool bound = fake.awaited && (file->holder.recalled | file->holder.leaving);
 
@@ -180,17 +184,25 @@ bool kr_flush_bound(struct kr_file *file)
 	fake.worker = NULL;
 	return bound;
 }
-void kr_flush_uncovered(struct kr_file *file)
+static void uncovered(struct kr_file *file)
 {
 	(void)file;
 }
-bool kr_flush_busy(struct kr_file *file)
+static const struct kr_flush_hooks flush_hooks = {
+	.make = make_flush,
+	.free = free_flush,
+	.ask = ask_flush,
+	.step = step_flush,
+	.is_busy = is_busy,
+	.is_sending = is_sending,
+	.is_unapplied = is_unapplied,
+	.is_bound = is_bound,
+	.uncovered = uncovered,
+};
+struct kr_stage *kr_stage_new(
+	struct kr_mount *m, struct kr_file *file, const struct kr_fid *fid, const struct kr_stage_hooks *hooks)
 {
-	return !kr_extent_map_empty(&file->dirty);
-}
-struct kr_stage *kr_stage_new(struct kr_mount *m, struct kr_file *file, const struct kr_fid *fid)
-{
-	(void)m, (void)file, (void)fid;
+	(void)m, (void)file, (void)fid, (void)hooks;
 	return NULL;
 }
 void kr_stage_free(struct kr_stage *stage)
@@ -237,7 +249,7 @@ static inline int setup(void **state)
 	uv_loop_init(&loop);
 	mount.loop = &loop;
 	atomic_store(&mount.fence_at_ns, UINT64_MAX);
-	assert_int_equal(kr_files_new(&mount, &mount.files), 0);
+	assert_int_equal(kr_files_new(&mount, &flush_hooks, &mount.files), 0);
 	assert_int_equal(kr_files_start(mount.files), 0);
 	return 0;
 }
@@ -261,9 +273,9 @@ struct waiter {
 	int err;
 };
 
-static inline void look(struct kr_file_waiter *base)
+static inline void look(struct kr_waiter *base)
 {
-	struct waiter *waiter = KR_CONTAINER_OF(base, struct waiter, waiter);
+	struct waiter *waiter = KR_CONTAINER_OF(base, struct waiter, waiter.waiter);
 
 	waiter->err = kr_file_lease_error(waiter->file);
 	pthread_mutex_lock(&waiter->file->lock);
@@ -271,7 +283,7 @@ static inline void look(struct kr_file_waiter *base)
 	pthread_mutex_unlock(&waiter->file->lock);
 	if (waiter->done)
 		return;
-	kr_file_wait(waiter->file, base);
+	kr_file_wait(waiter->file, &waiter->waiter);
 	kr_file_need(waiter->file, waiter->kinds);
 }
 
@@ -303,10 +315,10 @@ static inline void reply(struct call *call, int err, const void *message)
 /* As if an op had asked and got these kinds. */
 static inline void obtain(struct kr_file *file, uint8_t kinds, const struct kr_attr *attr)
 {
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = kinds};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = kinds};
 	struct kr_lease_reply message = {.attr = *attr};
 
-	look(&waiter.waiter);
+	look(&waiter.waiter.waiter);
 	reply(last_call(KR_MSG_LEASE), 0, &message);
 	assert_true(waiter.done);
 	leave(&waiter);
@@ -330,7 +342,7 @@ static inline void flushed(struct kr_file *file, uint64_t seq, uint64_t size)
 {
 	struct kr_flush_reply message = {.attr = {.ino = 1, .size = size, .ctime.sec = 3000}};
 
-	file->flush.flushed_seq = seq;
+	file->flushed_seq = seq;
 	kr_file_flushed(file, seq, &message, NULL);
 	turn();
 }

@@ -11,11 +11,11 @@ static void a_recall_of_an_unknown_file_is_answered_at_once(void **state)
 static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
 	struct kr_lease_reply message = {.attr = {.ino = 1, .size = 10}};
 
 	(void)state;
-	look(&waiter.waiter);
+	look(&waiter.waiter.waiter);
 	assert_false(waiter.done);
 	assert_int_equal(fake.count, 1);
 	assert_int_equal(last_call(KR_MSG_LEASE)->msg.lease_request.kinds, KR_LEASE_READ);
@@ -35,10 +35,10 @@ static void a_waiter_gets_its_lease_and_keeps_a_recall_waiting(void **state)
 static void a_failed_lease_fails_those_who_wait_for_it_and_nobody_later(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = KR_LEASE_READ};
 
 	(void)state;
-	look(&waiter.waiter);
+	look(&waiter.waiter.waiter);
 	reply(last_call(KR_MSG_LEASE), -ETIMEDOUT, NULL);
 	assert_int_equal(waiter.err, -ETIMEDOUT);
 	assert_int_equal(kr_file_lease_error(file), 0);
@@ -53,7 +53,7 @@ static void a_recall_of_write_is_answered_after_the_flush(void **state)
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 1);
 	recall(KR_LEASE_WRITE);
@@ -62,7 +62,7 @@ static void a_recall_of_write_is_answered_after_the_flush(void **state)
 	flushed(file, 1, 100);
 	assert_int_equal(fake.answers, 1);
 	assert_int_equal(file->base.size, 100);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -74,7 +74,7 @@ static void a_flush_that_is_not_taken_makes_the_lease_be_asked_again(void **stat
 	size_t before;
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &message.attr);
 	dirty(file, 0, 100, 1);
 	before = fake.count;
@@ -89,7 +89,7 @@ static void a_flush_that_is_not_taken_makes_the_lease_be_asked_again(void **stat
 	assert_true(kr_file_may_flush(file));
 	assert_true(fake.flush_steps > 0);
 	flushed(file, 1, 100);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -99,7 +99,7 @@ static void a_recall_of_a_lease_in_doubt_is_answered_after_the_flush(void **stat
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 1);
 	kr_file_flush_untaken(file);
@@ -111,7 +111,7 @@ static void a_recall_of_a_lease_in_doubt_is_answered_after_the_flush(void **stat
 	flushed(file, 1, 100);
 	assert_int_equal(fake.answers, 1);
 	reply(last_call(KR_MSG_LEASE), -EINTR, NULL);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -121,10 +121,10 @@ static void a_closed_file_gives_write_back_and_keeps_read(void **state)
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_ALL, &(struct kr_attr){.ino = 1});
 	assert_null(last_call(KR_MSG_RETURN));
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_step(file);
 	turn();
 	assert_int_equal(last_call(KR_MSG_RETURN)->msg.return_request.kinds, KR_LEASE_WRITE);
@@ -166,17 +166,17 @@ static void too_many_idle_files_give_read_back(void **state)
 static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_pool_share_member first = {.offset = 8192, .length = 4096, .page = true};
-	struct kr_pool_share_member second = {.offset = 0, .length = 4096, .page = true};
-	struct kr_pool_share_member plain = {.offset = 65536, .length = 4096};
+	struct kr_parked_io first = {.offset = 8192, .length = 4096, .page = true};
+	struct kr_parked_io second = {.offset = 0, .length = 4096, .page = true};
+	struct kr_parked_io plain = {.offset = 65536, .length = 4096};
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = 1});
 	kr_lease_state_cached(&file->holder);
-	kr_list_append(&file->gated, &first.link);
-	kr_list_append(&file->gated, &second.link);
-	kr_list_append(&file->gated, &plain.link);
+	kr_list_append(&file->pages.parked, &first.link);
+	kr_list_append(&file->pages.parked, &second.link);
+	kr_list_append(&file->pages.parked, &plain.link);
 	recall(KR_LEASE_READ);
 	assert_non_null(fake.job);
 	assert_int_equal(fake.job->nodeid, 42);
@@ -192,7 +192,7 @@ static void dropping_pages_leaves_out_those_that_parked_reads_lock(void **state)
 	fake.job->done(fake.job, 0);
 	turn();
 	assert_int_equal(fake.answers, 1);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -211,7 +211,7 @@ static void what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_fir
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = 1});
 	fake.awaited = true;
 	fake.worker = give_read_back;
@@ -224,7 +224,7 @@ static void what_a_worker_gives_back_waits_for_what_the_directory_has_to_say_fir
 	turn();
 	reply(last_call(KR_MSG_RETURN), 0, NULL);
 	assert_int_equal(file->holder.held, 0);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -235,7 +235,7 @@ static void what_was_refused_stays_so_when_more_is_written(void **state)
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_ALL, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 5);
 	fake.awaited = true;
@@ -243,16 +243,16 @@ static void what_was_refused_stays_so_when_more_is_written(void **state)
 	assert_int_equal(fake.flushes, 1);
 	kr_file_flush_failed(file, -ENOSPC);
 	turn();
-	assert_int_equal(file->refused_seq, 5);
+	assert_int_equal(file->lease.refused_seq, 5);
 	dirty(file, 200, 100, 6);
-	assert_int_equal(file->refused_seq, 5);
+	assert_int_equal(file->lease.refused_seq, 5);
 	fake.awaited = false;
 	kr_file_step(file);
 	turn();
 	assert_int_equal(fake.answers, 1);
 	flushed(file, 6, 300);
-	assert_int_equal(file->refused_seq, 0);
-	file->handles = 0;
+	assert_int_equal(file->lease.refused_seq, 0);
+	file->open.handles = 0;
 	kr_file_step(file);
 	turn();
 	reply(last_call(KR_MSG_RETURN), 0, NULL);

@@ -8,7 +8,7 @@ static void a_query_tells_of_unflushed_bytes(void **state)
 	struct kr_down down = {.type = KR_MSG_QUERY};
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	fake.on_query(&mount, &down, &request, NULL);
 	assert_int_equal(fake.query.dirty, 0);
@@ -23,7 +23,7 @@ static void a_query_tells_of_unflushed_bytes(void **state)
 	assert_int_equal(fake.query.end, 600);
 	assert_int_equal(fake.query.mtime.sec, 2000);
 	flushed(file, 1, 600);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -33,14 +33,14 @@ static void closes_are_counted_together(void **state)
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->opens = 3;
-	file->handles = 0;
+	file->open.count = 3;
+	file->open.handles = 0;
 	kr_file_step(file);
 	turn();
 	assert_int_equal(last_call(KR_MSG_CLOSE)->msg.close_request.count, 3);
-	assert_int_equal(file->closing, 3);
+	assert_int_equal(file->open.closing, 3);
 	reply(last_call(KR_MSG_CLOSE), 0, NULL);
-	assert_int_equal(file->closing, 0);
+	assert_int_equal(file->open.closing, 0);
 	kr_file_put(file);
 	turn();
 	assert_null(kr_file_find(&mount, &fid));
@@ -51,10 +51,10 @@ static void the_last_close_waits_for_the_flush(void **state)
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
 	(void)state;
-	file->opens = file->handles = 1;
+	file->open.count = file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 1, 1);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_step(file);
 	turn();
 	assert_null(last_call(KR_MSG_CLOSE));
@@ -74,7 +74,7 @@ static void attributes_show_unflushed_bytes(void **state)
 
 	(void)state;
 	atomic_store(&mount.server_clock_offset_ns, INT64_C(100000) * (int64_t)KR_NS_PER_S - (int64_t)kr_clock_ns());
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &attr);
 	dirty(file, 8000, 192, 1);
 	file->clear_suid = true;
@@ -91,7 +91,7 @@ static void attributes_show_unflushed_bytes(void **state)
 	assert_true(kr_file_overlay_attr(file, kr_file_stamp(file), false, &attr));
 	assert_int_equal(attr.mtime.sec, 2000);
 	flushed(file, 1, 8192);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -103,7 +103,7 @@ static void attributes_asked_before_a_flush_ended_are_outdated(void **state)
 	uint64_t stamp = kr_file_stamp(file);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &attr);
 	assert_true(kr_file_overlay_attr(file, stamp, false, &attr));
 	dirty(file, 0, 100, 1);
@@ -111,7 +111,7 @@ static void attributes_asked_before_a_flush_ended_are_outdated(void **state)
 	assert_false(kr_file_overlay_attr(file, stamp, false, &attr));
 	assert_true(kr_file_overlay_attr(file, stamp, true, &attr));
 	assert_int_equal(attr.size, 100);
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -123,7 +123,7 @@ static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
 	uint64_t before = kr_file_stamp(file);
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	fake.heard_ns = kr_clock_ns();
 	kr_file_after_change(file, 0, UINT64_MAX, &attr);
 	assert_false(kr_file_overlay_attr(file, before, false, &attr));
@@ -134,7 +134,7 @@ static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
 	fake.heard_ns = before; /* an answer of before cannot make what has come since undone */
 	kr_file_after_change(file, 0, UINT64_MAX, &attr);
 	assert_false(kr_file_overlay_attr(file, before + 1, false, &attr));
-	file->handles = 0;
+	file->open.handles = 0;
 	turn();
 	kr_file_put(file);
 	turn();
@@ -143,11 +143,11 @@ static void the_answer_to_a_change_says_what_is_true_after_it(void **state)
 static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct waiter waiter = {.waiter.wake = look, .file = file, .kinds = KR_LEASE_WRITE};
-	struct kr_file_waiter change = {.wake = NULL}, truncation = {.wake = NULL};
+	struct waiter waiter = {.waiter.waiter.wake = look, .file = file, .kinds = KR_LEASE_WRITE};
+	struct kr_file_waiter change = {.waiter.wake = NULL}, truncation = {.waiter.wake = NULL};
 
 	(void)state;
-	file->handles = 1;
+	file->open.handles = 1;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	dirty(file, 0, 100, 1);
 	assert_int_equal(kr_file_before_change(file, &change, UINT64_MAX), -EAGAIN);
@@ -164,7 +164,7 @@ static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 	flushed(file, 1, 50);
 	assert_int_equal(kr_file_before_change(file, &change, UINT64_MAX), 0);
 	(void)waiter;
-	file->handles = 0;
+	file->open.handles = 0;
 	kr_file_put(file);
 	turn();
 }
@@ -172,20 +172,18 @@ static void a_change_waits_for_the_flush_and_hears_of_its_failure(void **state)
 static void a_truncation_of_refused_bytes_waits_for_what_is_in_flight(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
-	struct kr_file_waiter waiter = {.wake = NULL};
-	struct kr_link send;
+	struct kr_file_waiter waiter = {.waiter.wake = NULL};
 
 	(void)state;
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1, .size = 10});
 	dirty(file, 0, 100, 1);
 	kr_file_flush_failed(file, -ENOSPC);
 	turn();
-	kr_link_init(&send);
-	kr_list_append(&file->flush.sends, &send); /* tried again */
+	fake.sending = true; /* tried again */
 	assert_int_equal(kr_file_before_change(file, &waiter, 0), -EAGAIN);
 	kr_file_unwait(&waiter);
 	assert_int_equal(fake.flushes, 0);
-	kr_list_remove(&send);
+	fake.sending = false;
 	assert_int_equal(kr_file_before_change(file, &waiter, 0), 0);
 	kr_file_after_change(file, 0, 0, NULL);
 	turn();

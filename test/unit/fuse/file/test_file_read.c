@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "fuse/file/file_read.h"
+#include "fuse/journal/journal.h"
 #include "fuse/base/mount.h"
 #include "fuse/readcache/stage.h"
 #include "test/unit/directory.h"

@@ -14,8 +14,6 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	int fd;
 
 	node->number = number;
-	node->file.mount = &node->mount;
-	pthread_mutex_init(&node->file.lock, NULL);
 	snprintf(node->name, sizeof(node->name), "n%u", number);
 	memset(node->ring_key, (int)number, sizeof(node->ring_key));
 	if (!node->path[0]) {
@@ -32,10 +30,11 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	assert_int_equal(kr_hops_listen(node->mount.hops, "127.0.0.1", &(struct kr_port_range){0}, &node->port), 0);
 	kr_hops_identify(node->mount.hops, number, number, node->ring_key, KR_SECURITY_INTEGRITY, 60000);
 	assert_int_equal(kr_stages_init(&node->mount), 0);
-	node->file.stage = kr_stage_new(&node->mount, &node->file, &(struct kr_fid){.length = 1});
+	node->stage =
+		kr_stage_new(&node->mount, (struct kr_file *)(void *)node, &(struct kr_fid){.length = 1}, &stage_hooks);
 	node->buffer = malloc(READ_SIZE);
 	node->up = true;
-	kr_stage_set(node->file.stage, world->version, world->size);
+	kr_stage_set(node->stage, world->version, world->size);
 }
 
 /* One turn of the loop and of what the stubs have queued. */
@@ -58,6 +57,12 @@ static inline void turn(void)
 	}
 }
 
+static inline bool is_closed(const struct kr_hops *hops)
+{
+	return !hops->timer_open && hops->listeners == 0 && hops->incoming_count == 0 && hops->outgoing_count == 0 &&
+		hops->stores == 0 && hops->jobs == 0 && !hops->evicting;
+}
+
 static inline void stop_node(uint32_t number)
 {
 	struct node *node = &world->nodes[number];
@@ -67,20 +72,19 @@ static inline void stop_node(uint32_t number)
 	node->up = false;
 	kr_pipeline_leave(&world->pipeline, number, tell_upstream, NULL);
 	kr_hops_close(node->mount.hops);
-	while (!kr_hops_closed(node->mount.hops))
+	while (!is_closed(node->mount.hops))
 		turn();
-	kr_stage_free(node->file.stage);
+	kr_stage_free(node->stage);
 	kr_hops_free(node->mount.hops);
 	kr_cache_free(node->mount.cache);
-	pthread_mutex_destroy(&node->file.lock);
 	free(node->buffer);
-	node->file.stage = NULL;
+	node->stage = NULL;
 }
 
 /* Reads if the bytes are here, else wants them. 1: read; 0: not yet; else an error. */
 static inline int try_read(struct node *node, uint64_t offset, size_t length)
 {
-	struct kr_stage *stage = node->file.stage;
+	struct kr_stage *stage = node->stage;
 	int err = kr_stage_pread(stage, world->version, offset, node->buffer, length);
 
 	kr_stage_hint(stage, offset, length);

@@ -19,10 +19,9 @@
 #include "common/base/util.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/file/file.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/journal/journal.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage_priv.h"
 #include "ring/pipeline.h"
@@ -32,12 +31,12 @@ enum { NODES = 6, BLOCK = KR_BLOCK_SIZE, DEADLINE_S = 60, READ_SIZE = 300 * 1000
 
 struct node {
 	struct kr_mount mount;
-	struct kr_file file;
+	struct kr_stage *stage;
 	uint32_t number;
 	char name[8], path[64];
 	uint8_t ring_key[KR_RING_KEY];
 	uint16_t port;
-	bool up, done;
+	bool up, done, stale;
 	uint64_t position; /* of the sequential reader */
 	uint64_t reads;
 	int error; /* what a read failed with */
@@ -127,19 +126,15 @@ const struct sockaddr *kr_rpc_address(const struct kr_rpc *rpc)
 	uv_ip4_addr("127.0.0.1", world->port, &address);
 	return (const struct sockaddr *)&address;
 }
-struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid)
-{
-	(void)fid;
-	return &KR_CONTAINER_OF(mount, struct node, mount)->file;
-}
-void kr_file_put(struct kr_file *file)
+static void ignore_news(struct kr_file *file)
 {
 	(void)file;
 }
-void kr_file_step(struct kr_file *file)
+static void on_outdated(struct kr_file *file)
 {
-	(void)file;
+	((struct node *)(void *)file)->stale = true;
 }
+static const struct kr_stage_hooks stage_hooks = {.changed = ignore_news, .outdated = on_outdated};
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
 {
 	(void)loop;

@@ -83,9 +83,9 @@ static void disturb(uint64_t turns)
 		break;
 	default:
 		if (node->up) {
-			kr_stage_suspend(node->file.stage);
+			kr_stage_suspend(node->stage);
 			kr_pipeline_leave(&world->pipeline, node->number, tell_upstream, NULL);
-			kr_stage_set(node->file.stage, world->version, world->size);
+			kr_stage_set(node->stage, world->version, world->size);
 		}
 	}
 }
@@ -99,7 +99,7 @@ static void random_disturbances_leave_every_byte_right_and_every_reader_goes_on(
 		for (uint32_t i = 1; i <= NODES; i++) {
 			if (!world->nodes[i].up)
 				start_node(i, LARGE);
-			kr_stage_set(world->nodes[i].file.stage, world->version, world->size);
+			kr_stage_set(world->nodes[i].stage, world->version, world->size);
 			world->nodes[i].position = 0;
 			world->nodes[i].done = false;
 		}
@@ -112,7 +112,7 @@ static void random_disturbances_leave_every_byte_right_and_every_reader_goes_on(
 
 static bool has_joined(struct node *node)
 {
-	return node->file.stage->upstream != NULL;
+	return node->stage->upstream != NULL;
 }
 
 /* For its own block, and for the one that the other node wants of it. */
@@ -194,7 +194,7 @@ static void who_sends_bytes_and_no_block_is_given_up(void **state)
 	until(has_joined, first);
 	assert_int_equal(try_read(second, 0, 100), 0);
 	until(has_joined, second);
-	assert_int_equal(second->file.stage->upstream->to.node, 1);
+	assert_int_equal(second->stage->upstream->to.node, 1);
 	until(has_given_node_1_up, second);
 	world->silent = false;
 	break_server_connections();
@@ -244,14 +244,14 @@ static void a_version_that_is_gone_makes_the_attributes_stale(void **state)
 	(void)state;
 	world->stale = true;
 	start_node(1, LARGE);
-	while (!node->file.stale) {
+	while (!node->stale) {
 		assert_true(try_read(node, 0, 5000) == 0);
 		turn();
 		assert_true(kr_clock_ns() < until_ns);
 	}
 	world->stale = false;
 	world->version = 3;
-	kr_stage_flushed(node->file.stage, 0, world->version, world->size, NULL);
+	kr_stage_flushed(node->stage, 0, world->version, world->size, NULL);
 	read_all(NULL);
 	assert_int_equal(node->error, 0);
 }
@@ -270,14 +270,14 @@ static void a_block_of_another_length_is_not_damaged(void **state)
 		turn();
 	link = world->conns.head.next;
 	world->size -= 100;
-	while (!node->file.stale) {
+	while (!node->stale) {
 		assert_true(try_read(node, last, 500) == 0);
 		turn();
 		assert_true(kr_clock_ns() < until_ns);
 	}
 	assert_ptr_equal(world->conns.head.next, link);
 	assert_ptr_equal(link->next, &world->conns.head);
-	kr_stage_set(node->file.stage, world->version, world->size);
+	kr_stage_set(node->stage, world->version, world->size);
 	while (try_read(node, last, 500) != 1) {
 		turn();
 		assert_true(kr_clock_ns() < until_ns);
@@ -296,7 +296,7 @@ static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 	(void)state;
 	start_node(1, LARGE);
 	world->size = 2 * BLOCK + 40;
-	kr_stage_set(node->file.stage, 1, world->size);
+	kr_stage_set(node->stage, 1, world->size);
 	read_all(NULL);
 	memset(world->content + world->size, 0, 3 * BLOCK - world->size); /* what the file has not had yet */
 	kr_extent_map_init(&map);
@@ -310,7 +310,7 @@ static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 	world->version = 2;
 	world->size = 3 * BLOCK;
 	sent = world->blocks_sent;
-	kr_stage_flushed(node->file.stage, 1, 2, world->size, &map);
+	kr_stage_flushed(node->stage, 1, 2, world->size, &map);
 	kr_extent_map_fini(&map);
 	node->position = 0;
 	node->done = false;
@@ -329,8 +329,8 @@ static void data_that_came_with_open_is_checked_and_served(void **state)
 	start_node(1, LARGE);
 	buf->length = 5000;
 	memcpy(buf->data, world->content, 5000);
-	assert_int_equal(kr_stage_put_inline(world->nodes[1].file.stage, buf, 1), -EBADMSG);
-	assert_int_equal(kr_stage_put_inline(world->nodes[1].file.stage, buf, kr_checksum(buf->data, 5000)), 0);
+	assert_int_equal(kr_stage_put_inline(world->nodes[1].stage, buf, 1), -EBADMSG);
+	assert_int_equal(kr_stage_put_inline(world->nodes[1].stage, buf, kr_checksum(buf->data, 5000)), 0);
 	assert_int_equal(try_read(&world->nodes[1], 0, 5000), 1);
 	kr_buf_put(buf);
 	assert_int_equal(world->blocks_sent, 0);

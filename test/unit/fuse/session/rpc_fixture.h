@@ -15,7 +15,7 @@
 
 #include "common/base/util.h"
 #include "fuse/base/loop.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 
 enum { FRAMES = 64, WAIT_S = 30 };

@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "fuse/session/fence.h"
-#include "fuse/base/server_clock.h"
+#include "fuse/session/server_clock.h"
 
 static uint64_t boot_ns, real_ns;
 

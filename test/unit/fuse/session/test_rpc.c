@@ -1,8 +1,6 @@
 /* Calls of a node, and requests of its server, over connections that come and go. */
 #include "test/unit/fuse/session/rpc_fixture.h"
 
-#include "fuse/names/attr_cache.h"
-
 static void calls_wait_for_the_session_and_early_ones_do_not(void **state)
 {
 	struct answer late = {0}, early = {0};
@@ -97,50 +95,63 @@ static void a_lease_that_is_not_answered_is_told_once_and_its_end(void **state)
 	assert_int_equal(watched.answers, 1);
 }
 
-static void note_absence(const struct kr_fid *dir, const char *name)
-{
-	struct kr_lookup_request msg = {.parent = *dir, .name = name};
-	struct kr_writer w;
+/* What the hooks have seen of calls. */
+static struct {
+	int begun, answered, ended, err;
+	uint16_t type;
+} seen;
 
-	kr_writer_init(&w);
-	assert_int_equal(kr_msg_encode(KR_MSG_LOOKUP, false, &msg, &w), 0);
-	kr_attr_cache_learn(&mount, KR_MSG_LOOKUP, w.bytes, w.length, -ENOENT, NULL, KR_FRAME_CACHEABLE, kr_clock_ns(),
-		kr_clock_ns());
-	kr_writer_fini(&w);
+static void *on_begun(struct kr_mount *unused, uint16_t type, const void *fields, size_t length)
+{
+	(void)unused, (void)fields, (void)length;
+	seen.begun++;
+	seen.type = type;
+	return &seen;
 }
 
-static bool is_noted(const struct kr_fid *dir, const char *name)
+static void on_answered(struct kr_mount *unused, uint16_t type, const void *fields, size_t length, int err,
+	const void *message, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
-	return kr_attr_cache_has(&mount, &(struct kr_cred){0}, dir, name);
+	(void)unused, (void)type, (void)fields, (void)length, (void)message, (void)flags;
+	assert_true(asked_ns <= heard_ns);
+	assert_int_equal(seen.ended, seen.answered + 1); /* it has not ended yet; another was canceled */
+	seen.answered++;
+	seen.err = err;
 }
 
-static void what_a_call_changes_is_not_known_until_it_has_ended(void **state)
+static void on_ended(struct kr_mount *unused, void *change)
 {
-	const struct kr_fid dir = {.length = 1};
+	(void)unused;
+	assert_ptr_equal(change, &seen);
+	seen.ended++;
+}
+
+static void hooks_hear_of_each_call_until_it_has_ended(void **state)
+{
+	static const struct kr_rpc_hooks hooks = {.begun = on_begun, .answered = on_answered, .ended = on_ended};
 	struct answer answer = {0}, canceled = {0};
 	uint64_t id;
 
 	(void)state;
-	mount.notes = kr_attr_cache_new();
-	atomic_store(&mount.fence_at_ns, UINT64_MAX);
-	note_absence(&dir, "name");
-	assert_true(is_noted(&dir, "name"));
+	kr_rpc_set_hooks(mount.rpc, &hooks);
 	id = ask_remove(&canceled, 0); /* waits for the session */
-	assert_false(is_noted(&dir, "name"));
+	assert_int_equal(seen.begun, 1);
+	assert_int_equal(seen.type, KR_MSG_REMOVE);
+	assert_int_equal(seen.ended, 0);
 	kr_rpc_cancel(mount.rpc, id);
 	assert_int_equal(canceled.err, -EINTR);
-	assert_true(is_noted(&dir, "name"));
+	assert_int_equal(seen.ended, 1);
 	kr_rpc_open(mount.rpc);
 	ask_remove(&answer, 0);
 	UNTIL(server.count == 1);
-	assert_false(is_noted(&dir, "name"));
+	assert_int_equal(seen.begun, 2);
+	assert_int_equal(seen.ended, 1);
 	reply(&server.seen[0], -EBUSY, NULL);
 	UNTIL(answer.count);
-	assert_false(is_noted(&dir, "name")); /* forgotten with the answer */
-	note_absence(&dir, "name");
-	assert_true(is_noted(&dir, "name"));
-	kr_attr_cache_free(mount.notes);
-	mount.notes = NULL;
+	assert_int_equal(seen.answered, 1);
+	assert_int_equal(seen.err, -EBUSY);
+	assert_int_equal(seen.ended, 2);
+	kr_rpc_set_hooks(mount.rpc, NULL);
 }
 
 static void soft_calls_end_when_the_server_is_silent_and_hard_ones_wait(void **state)
@@ -254,7 +265,7 @@ int main(void)
 		TEST(calls_wait_for_the_session_and_early_ones_do_not),
 		TEST(unanswered_calls_are_sent_again_in_order_with_their_ids),
 		TEST(a_lease_that_is_not_answered_is_told_once_and_its_end),
-		TEST(what_a_call_changes_is_not_known_until_it_has_ended),
+		TEST(hooks_hear_of_each_call_until_it_has_ended),
 		TEST(soft_calls_end_when_the_server_is_silent_and_hard_ones_wait),
 		TEST(a_request_of_the_server_is_delivered_once_while_it_is_unanswered),
 		TEST(answers_for_an_ended_session_are_dropped),

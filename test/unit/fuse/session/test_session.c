@@ -10,10 +10,9 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 #include "fuse/session/login.h"
-#include "fuse/names/attr_cache.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 
@@ -107,10 +106,6 @@ enum kr_security kr_login_unmask(const struct kr_login *login, uint8_t ring_key[
 {
 	(void)login, (void)ring_key;
 	return 0;
-}
-void kr_attr_cache_clear(struct kr_mount *unused)
-{
-	(void)unused;
 }
 const char *kr_local_node_name(const struct kr_local *local)
 {

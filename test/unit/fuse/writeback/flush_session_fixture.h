@@ -11,11 +11,11 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/file/file_priv.h"
 #include "fuse/writeback/flush_priv.h"
 
 static struct {
-	int orphaned; /* why */
+	uint64_t generation; /* of the files */
+	int orphaned;        /* why */
 	unsigned abandoned, late, replays;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
@@ -96,12 +96,12 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 }
 void kr_flush_forgo_order(struct kr_file *file)
 {
-	file->flush.unstable |= fake.lost;
+	file->flush->unstable |= fake.lost;
 }
 void kr_flush_settle_unstable(struct kr_file *file)
 {
-	if (file->flush.unstable && kr_list_empty(&file->flush.sends))
-		file->flush.unstable = false;
+	if (file->flush->unstable && kr_list_empty(&file->flush->sends))
+		file->flush->unstable = false;
 }
 void kr_flush_forget_round(struct kr_flush_send *send)
 {
@@ -109,7 +109,7 @@ void kr_flush_forget_round(struct kr_flush_send *send)
 }
 void kr_flush_orphan(struct kr_file *file, int err)
 {
-	file->flush.orphaned = true;
+	file->flush->orphaned = true;
 	fake.orphaned = err;
 }
 void kr_flush_send_abandon(struct kr_flush_send *send)
@@ -145,11 +145,6 @@ void kr_flush_step(struct kr_file *file)
 	(void)file;
 	fake.stepped++;
 }
-struct kr_flusher *kr_flusher_of(const struct kr_file *file)
-{
-	(void)file;
-	return &fake.flusher;
-}
 void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr)
 {
 	(void)file, (void)parts, (void)attr;
@@ -177,10 +172,16 @@ void kr_session_replayed(struct kr_session *session)
 	(void)session;
 }
 
+uint64_t kr_files_generation(const struct kr_files *files)
+{
+	(void)files;
+	return fake.generation;
+}
+
 struct fixture {
 	struct kr_mount mount;
-	struct kr_files files;
 	struct kr_file file;
+	struct kr_flush flush;
 	struct kr_flush_send send; /* a flush in flight, of all that is dirty */
 };
 
@@ -189,13 +190,15 @@ static inline int setup(void **state)
 	static struct fixture f;
 
 	memset(&fake, 0, sizeof(fake));
-	f = (struct fixture){.file.mount = &f.mount, .mount.files = &f.files};
+	f = (struct fixture){
+		.file = {.mount = &f.mount, .flush = &f.flush}, .flush.file = &f.file, .mount.flusher = &fake.flusher};
+	fake.flusher.mount = &f.mount;
 	kr_lease_state_init(&f.file.holder);
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
-	kr_list_init(&f.file.flush.applied);
-	kr_list_init(&f.file.flush.sends);
-	kr_list_append(&f.file.flush.sends, &f.send.link);
+	kr_list_init(&f.file.flush->applied);
+	kr_list_init(&f.file.flush->sends);
+	kr_list_append(&f.file.flush->sends, &f.send.link);
 	*state = &f;
 	return 0;
 }

@@ -21,7 +21,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/writeback/flush_priv.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "test/unit/directory.h"
 #include "test/unit/moved_clock.h"
 
@@ -36,6 +36,7 @@ static struct fixture {
 	struct kr_mount_options options;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
+	struct kr_flush original_flush, target_flush;
 	struct kr_file original, target;
 	uint8_t model[MODEL_BYTES];     /* the late bytes, 0: none */
 	uint8_t at_server[MODEL_BYTES]; /* of the target */
@@ -43,7 +44,7 @@ static struct fixture {
 	char asked_path[64];
 	kr_rpc_fn answer;
 	void *context;
-	struct kr_task *posted; /* by late_move.c */
+	struct kr_task *posted; /* by late.c */
 	unsigned turns;
 	unsigned calls, space_asked, close_asked, redirtied, orphaned, steps, forgotten;
 	bool watched; /* each step is looked at */
@@ -217,13 +218,13 @@ void *__wrap_malloc(size_t size)
 
 struct kr_file *kr_file_get(struct kr_file *file)
 {
-	file->references++;
+	file->life.references++;
 	return file;
 }
 void kr_file_put(struct kr_file *file)
 {
 	if (file)
-		file->references--;
+		file->life.references--;
 }
 struct kr_file *kr_file_get_or_new(struct kr_mount *mount, const struct kr_fid *fid)
 {
@@ -264,7 +265,7 @@ bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
 {
 	struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link) {
 		if (memcmp(applied->boot_id, boot_id, 16) != 0)
 			return true;
 	}
@@ -277,7 +278,7 @@ bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applie
 }
 void kr_flush_orphan(struct kr_file *file, int err)
 {
-	file->flush.orphaned = true;
+	file->flush->orphaned = true;
 	F.orphaned++;
 	F.orphan_err = err;
 }
@@ -288,11 +289,6 @@ void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 void kr_flush_settle(struct kr_file *file)
 {
 	(void)file;
-}
-struct kr_flusher *kr_flusher_of(const struct kr_file *file)
-{
-	(void)file;
-	return &F.flusher;
 }
 void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file)
 {
@@ -336,8 +332,10 @@ static inline void init_file(struct kr_file *file, uint8_t name)
 	file->fid = (struct kr_fid){.length = 8, .bytes = {name}};
 	pthread_mutex_init(&file->lock, NULL);
 	kr_extent_map_init(&file->dirty);
-	kr_list_init(&file->flush.applied);
-	file->references = 1;
+	file->flush = file == &F.original ? &F.original_flush : &F.target_flush;
+	*file->flush = (struct kr_flush){.file = file};
+	kr_list_init(&file->flush->applied);
+	file->life.references = 1;
 }
 
 static inline void init_fixture(uint64_t max)
@@ -354,6 +352,7 @@ static inline void init_fixture(uint64_t max)
 	kr_recovery_fini(&recovery);
 	F.mount.journal = F.journal;
 	F.mount.options = &F.options;
+	F.mount.flusher = &F.flusher;
 	memcpy(F.facts.boot_id, current_boot, 16);
 	F.flusher.mount = &F.mount;
 	F.flusher.conflicts = json_array();
@@ -373,16 +372,16 @@ static inline void free_file(struct kr_file *file)
 {
 	struct kr_link *link;
 
-	kr_late_fini(&file->flush);
+	kr_late_fini(file->flush);
 	kr_extent_map_fini(&file->dirty);
-	while ((link = kr_list_pop(&file->flush.applied))) {
+	while ((link = kr_list_pop(&file->flush->applied))) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		kr_extent_map_fini(&applied->extents);
 		free(applied);
 	}
 	kr_journal_file_free(file->journal_file);
-	assert_int_equal(file->references, 1);
+	assert_int_equal(file->life.references, 1);
 }
 
 static inline int teardown(void **state)
@@ -428,7 +427,7 @@ static inline void apply(uint64_t round, const uint8_t boot[16])
 	applied->mark = kr_journal_applied(F.journal, F.original.journal_file, applied->up_to, round, boot);
 	kr_extent_map_init(&applied->extents);
 	kr_extent_map_move(&F.original.dirty, &applied->extents);
-	kr_list_append(&F.original.flush.applied, &applied->link);
+	kr_list_append(&F.original.flush->applied, &applied->link);
 }
 
 static inline void begin(uint8_t parts)
@@ -477,7 +476,7 @@ static inline void run_posted(void)
 
 static inline void assert_all_moved(void)
 {
-	assert_null(F.original.flush.late);
+	assert_null(F.original.flush->late);
 	assert_true(F.close_asked > 0);
 	flush_target();
 	assert_memory_equal(F.at_server, F.model, MODEL_BYTES);

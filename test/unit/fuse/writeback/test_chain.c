@@ -26,7 +26,6 @@ enum { FILE_BYTES = 160 << 20, SERVER = 0, A = 1, B = 2, PARTIES = 3, ROUND = 77
 
 struct party {
 	struct kr_mount mount;
-	struct kr_chains *chains;
 	uv_tcp_t listener;
 	uint16_t port;
 	kr_hop_frame_fn on_frame;
@@ -56,11 +55,6 @@ static struct {
 } server;
 
 /* --- in place of hops.c and flush.c --- */
-
-struct kr_chains *kr_chains_of(struct kr_mount *mount)
-{
-	return KR_CONTAINER_OF(mount, struct party, mount)->chains;
-}
 
 void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed)
 {
@@ -171,7 +165,7 @@ static void start_chain(void *context)
 			.node = party == &parties[A] && parties[B].map.count ? B : SERVER, .address = "127.0.0.1"}};
 
 	party->done = false;
-	party->chain = kr_chain_start(party->chains, &round, &party->map, done, party);
+	party->chain = kr_chain_start(party->mount.chains, &round, &party->map, done, party);
 	assert_non_null(party->chain);
 }
 
@@ -214,7 +208,7 @@ static void make_party(void *context)
 	party->mount = (struct kr_mount){
 		.kr_loop = loop, .loop = kr_loop_uv(loop), .journal = party->journal, .hops = (void *)party};
 	if (party != &parties[SERVER])
-		assert_int_equal(kr_chains_new(&party->mount, &party->chains), 0);
+		assert_int_equal(kr_chains_new(&party->mount, &party->mount.chains), 0);
 	uv_tcp_init(kr_loop_uv(loop), &party->listener);
 	party->listener.data = party;
 	uv_ip4_addr("127.0.0.1", 0, &address);
@@ -260,8 +254,8 @@ static void stop_party(void *context)
 	struct party *party = context;
 
 	kr_chain_abort(party->chain);
-	if (party->chains)
-		kr_chains_stop(party->chains);
+	if (party->mount.chains)
+		kr_chains_stop(party->mount.chains);
 	uv_close((uv_handle_t *)&party->listener, NULL);
 }
 
@@ -275,7 +269,7 @@ static int teardown(void **state)
 		kr_extent_map_fini(&parties[i].map);
 		kr_journal_file_free(parties[i].file);
 		kr_journal_free(parties[i].journal);
-		kr_chains_free(parties[i].chains);
+		kr_chains_free(parties[i].mount.chains);
 		directory_remove(parties[i].directory);
 	}
 	sem_destroy(&server.changed);
@@ -303,13 +297,13 @@ static void a_single_stream_arrives_whole_and_its_lane_is_used_again(void **stat
 		assert_memory_equal(server.bytes, expected, FILE_BYTES);
 		assert_int_equal(server.total, parties[A].map.bytes);
 	}
-	assert_int_equal(parties[A].chains->idle_lanes, 1);
+	assert_int_equal(parties[A].mount.chains->idle_lanes, 1);
 	free(expected);
 }
 
 static void has_intake(void *context)
 {
-	*(bool *)context = !kr_list_empty(&parties[B].chains->receivers);
+	*(bool *)context = !kr_list_empty(&parties[B].mount.chains->receivers);
 }
 
 static void merge_of_two(bool upstream_first)
@@ -348,7 +342,7 @@ static void a_stream_that_comes_before_the_round_waits_for_it(void **state)
 
 static void pass_time(void *context)
 {
-	kr_chains_tick(parties[B].chains, kr_clock_ns() + *(const uint64_t *)context * KR_NS_PER_MS);
+	kr_chains_tick(parties[B].mount.chains, kr_clock_ns() + *(const uint64_t *)context * KR_NS_PER_MS);
 }
 
 /* Its round has been aborted before it came; nobody reads the connection, so nobody would see its end. */

@@ -14,6 +14,7 @@ enum { OLD = 5, YOUNG = 7 }; /* rounds to be replayed */
 
 static struct {
 	struct kr_file file;
+	struct kr_flush flush;
 	struct kr_flusher flusher;
 	kr_down_fn on_round, on_abort;
 	const struct kr_extent_map *streamed; /* what the latest stream is of */
@@ -44,11 +45,6 @@ struct kr_file *kr_file_find(struct kr_mount *mount, const struct kr_fid *fid)
 void kr_file_put(struct kr_file *file)
 {
 	(void)file;
-}
-struct kr_flusher *kr_flusher_of(const struct kr_file *file)
-{
-	(void)file;
-	return &fake.flusher;
 }
 void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
 {
@@ -92,7 +88,7 @@ struct fixture {
 static void add_send(struct kr_flush_send *send, struct kr_applied *replay)
 {
 	*send = (struct kr_flush_send){.file = &fake.file, .call = 1, .replay = replay};
-	kr_list_append(&fake.file.flush.sends, &send->link);
+	kr_list_append(&fake.file.flush->sends, &send->link);
 }
 
 static int setup(void **state)
@@ -101,7 +97,9 @@ static int setup(void **state)
 
 	memset(&fake, 0, sizeof(fake));
 	f = (struct fixture){.mount.flusher = &fake.flusher, .old.round = OLD, .young.round = YOUNG};
-	kr_list_init(&fake.file.flush.sends);
+	fake.file.mount = &f.mount;
+	fake.file.flush = &fake.flush;
+	kr_list_init(&fake.flush.sends);
 	add_send(&f.dirty, NULL);
 	add_send(&f.first, &f.old);
 	add_send(&f.second, &f.young);

@@ -129,11 +129,6 @@ void kr_file_flushed(
 	(void)file, (void)seq, (void)reply, (void)sent;
 }
 
-struct kr_flusher *kr_flusher_of(const struct kr_file *file)
-{
-	(void)file;
-	return &fake.flusher;
-}
 struct kr_applied *kr_flush_add_applied(
 	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
 {
@@ -142,7 +137,7 @@ struct kr_applied *kr_flush_add_applied(
 	applied->up_to = seq;
 	kr_extent_map_init(&applied->extents);
 	kr_extent_map_move(extents, &applied->extents);
-	kr_list_append(&file->flush.applied, &applied->link);
+	kr_list_append(&file->flush->applied, &applied->link);
 	kr_journal_note_applied(NULL, NULL, applied, round, NULL);
 	return applied;
 }
@@ -159,7 +154,7 @@ void kr_flush_dirtied(struct kr_file *file)
 void kr_flush_orphan(struct kr_file *file, int err)
 {
 	(void)err;
-	file->flush.orphaned = true;
+	file->flush->orphaned = true;
 }
 void kr_flush_settle(struct kr_file *file)
 {
@@ -182,7 +177,7 @@ static bool is_on_its_way(const struct kr_file *file, const struct kr_applied *a
 {
 	const struct kr_flush_send *send;
 
-	KR_LIST_FOR_EACH(send, &file->flush.sends, link)
+	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
 		if (send->replay == applied)
 			return true;
 	return false;
@@ -191,7 +186,7 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &file->flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
 		if (!kr_flush_is_current_boot(file, applied) && !is_on_its_way(file, applied))
 			assert_int_equal(kr_flush_send_replay(file, applied, flags), 0);
 }
@@ -215,6 +210,7 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 struct fixture {
 	struct kr_mount mount;
 	struct kr_file file;
+	struct kr_flush flush;
 };
 
 static void insert(struct kr_extent_map *map, uint64_t seq)
@@ -230,18 +226,19 @@ static int setup(void **state)
 	static struct fixture f;
 
 	memset(&fake, 0, sizeof(fake));
-	f = (struct fixture){.file.mount = &f.mount};
+	f = (struct fixture){
+		.file = {.mount = &f.mount, .flush = &f.flush}, .flush.file = &f.file, .mount.flusher = &fake.flusher};
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
-	kr_list_init(&f.file.flush.applied);
-	kr_list_init(&f.file.flush.sends);
+	kr_list_init(&f.file.flush->applied);
+	kr_list_init(&f.file.flush->sends);
 	for (uint64_t round = 1; round <= LOST; round++) {
 		struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 
 		applied->round = applied->order = applied->up_to = round;
 		kr_extent_map_init(&applied->extents);
 		insert(&applied->extents, round);
-		kr_list_append(&f.file.flush.applied, &applied->link);
+		kr_list_append(&f.file.flush->applied, &applied->link);
 	}
 	insert(&f.file.dirty, LAST);
 	*state = &f;
@@ -253,8 +250,8 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 	struct kr_link *link;
 
-	assert_true(kr_list_empty(&f->file.flush.sends));
-	while ((link = kr_list_pop(&f->file.flush.applied))) {
+	assert_true(kr_list_empty(&f->file.flush->sends));
+	while ((link = kr_list_pop(&f->file.flush->applied))) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		kr_extent_map_fini(&applied->extents);
@@ -283,9 +280,9 @@ static void server_answers(unsigned call, int err, uint64_t round)
 static void assert_all_dirty(const struct fixture *f)
 {
 	assert_int_equal(f->file.dirty.count, LAST);
-	assert_true(kr_list_empty(&f->file.flush.applied));
+	assert_true(kr_list_empty(&f->file.flush->applied));
 	assert_int_equal(fake.unjudged, 0);
-	assert_false(f->file.flush.keeps_replays || f->file.flush.orphaned);
+	assert_false(f->file.flush->keeps_replays || f->file.flush->orphaned);
 }
 
 /* An ordinary flush brings it all, or says that it is refused. */
@@ -368,7 +365,7 @@ static void a_flush_that_is_taken_over_what_will_be_dirty_is_not_noted(void **st
 	fake.flusher.recovering = true; /* nothing goes in order */
 	assert_int_equal(kr_flush_send_dirty(&f->file), 0);
 	lose(f);
-	assert_true(f->file.flush.unstable);
+	assert_true(f->file.flush->unstable);
 	server_answers(0, 0, LOST + 1);
 	assert_int_equal(fake.noted, 0);
 	assert_int_equal(fake.failed, 0);
@@ -397,7 +394,7 @@ static void what_a_loss_of_power_has_taken_is_judged_when_it_is_refused(void **s
 	server_answers(0, -ENOSPC, 0);
 	assert_int_equal(fake.unjudged, 1);
 	assert_int_equal(fake.abandoned, LOST - 1);
-	assert_true(f->file.flush.keeps_replays);
+	assert_true(f->file.flush->keeps_replays);
 }
 
 /* They may be in already. */
@@ -409,7 +406,7 @@ static void those_on_their_way_are_heard_before_one_that_was_not_taken_is_judged
 	kr_flush_replay_file(&f->file, 0);
 	server_answers(1, -EAGAIN, 0);
 	assert_int_equal(fake.abandoned, 0);
-	assert_true(f->file.flush.keeps_replays);
+	assert_true(f->file.flush->keeps_replays);
 	for (unsigned i = 0; i < LOST; i++) {
 		if (i != 1)
 			server_answers(i, 0, LOST + 1 + i);
@@ -437,7 +434,7 @@ static void assert_all_replays(const struct fixture *f)
 	const struct kr_applied *applied;
 	uint64_t round = 0;
 
-	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &f->file.flush->applied, link) {
 		assert_int_equal(applied->round, ++round);
 		assert_false(applied->lost || kr_flush_is_current_boot(&f->file, applied));
 	}
@@ -470,7 +467,7 @@ static void what_goes_in_before_an_older_round_is_not_noted(void **state)
 	assert_int_equal(fake.noted, 0);
 	assert_int_equal(fake.failed + fake.unjudged, 0);
 	assert_all_replays(f);
-	assert_true(f->file.flush.keeps_replays); /* asked for before they are sent again */
+	assert_true(f->file.flush->keeps_replays); /* asked for before they are sent again */
 }
 
 static void what_goes_in_in_its_turn_is_noted(void **state)
@@ -484,7 +481,7 @@ static void what_goes_in_in_its_turn_is_noted(void **state)
 	server_answers(2, 0, LOST + 4);
 	assert_int_equal(fake.noted, LOST);
 	assert_int_equal(fake.gone_in, 1 + LOST);
-	assert_false(f->file.flush.keeps_replays);
+	assert_false(f->file.flush->keeps_replays);
 }
 
 /* Its answer comes on another connection, behind UNSTABLE. */

@@ -7,7 +7,7 @@ static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **sta
 
 	write_some(f);
 	assert_false(kr_flush_bound(&f->file));
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	assert_true(kr_flush_bound(&f->file));
 	kr_list_remove(&f->send.link);
 	assert_false(kr_flush_bound(&f->file));
@@ -22,13 +22,13 @@ static void rounds_to_be_replayed_do_not_wait_for_what_was_refused(void **state)
 	write_some(f);
 	kr_list_remove(&f->send.link);
 	kr_extent_map_init(&old.extents);
-	kr_list_append(&f->file.flush.applied, &old.link);
-	f->file.refused_seq = 7;
+	kr_list_append(&f->file.flush->applied, &old.link);
+	f->file.lease.refused_seq = 7;
 	kr_flush_uncovered(&f->file);
 	kr_flush_replay_file(&f->file, 0);
 	assert_int_equal(fake.replays, 1);
 	assert_true(kr_flush_bound(&f->file));
-	f->file.flush.keeps_replays = true;
+	f->file.flush->keeps_replays = true;
 	kr_flush_replay_file(&f->file, 0);
 	assert_int_equal(fake.replays, 1);
 	assert_false(kr_flush_bound(&f->file));
@@ -38,7 +38,7 @@ static void rounds_to_be_replayed_do_not_wait_for_what_was_refused(void **state)
 static void what_was_not_taken_as_a_replay_is_asked_for_before_it_is_sent_again(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 3};
 	struct kr_applied old = {.round = 20, .boot_id = {1}};
 
@@ -83,12 +83,12 @@ static void a_round_of_a_former_boot_without_bytes_is_not_replayed(void **state)
 		all[i] = kr_xcalloc(1, sizeof(*all[i]));
 		*all[i] = (struct kr_applied){.round = 20 + i, .boot_id = {(uint8_t)(i + 1)}};
 		kr_extent_map_init(&all[i]->extents);
-		kr_list_append(&f->file.flush.applied, &all[i]->link);
+		kr_list_append(&f->file.flush->applied, &all[i]->link);
 	}
 	fake.facts.boot_id[0] = 2;
 	fake.busy = &f->file;
 	kr_flusher_session_lost(&fake.flusher);
-	assert_ptr_equal(f->file.flush.applied.head.next, &all[1]->link); /* until it is stable */
+	assert_ptr_equal(f->file.flush->applied.head.next, &all[1]->link); /* until it is stable */
 	assert_false(kr_flush_has_replays(&f->file, fake.facts.boot_id));
 	kr_list_remove(&all[1]->link);
 	free(all[1]);
@@ -107,13 +107,13 @@ static void what_is_to_be_replayed_goes_before_what_was_asked_for_in_the_boot_be
 	fake.busy = &f->file;
 	kr_extent_map_init(&old.extents);
 	assert_int_equal(kr_extent_map_insert(&old.extents, &extent, NULL, NULL), 0);
-	kr_list_append(&f->file.flush.applied, &old.link);
+	kr_list_append(&f->file.flush->applied, &old.link);
 	kr_flusher_session_lost(&fake.flusher);
 	assert_int_equal(fake.abandoned, 0); /* the same boot: its answer may be waiting */
 	fake.facts.boot_id[0] = 2;
 	kr_flusher_session_lost(&fake.flusher);
 	assert_int_equal(fake.abandoned, 1);
-	assert_true(kr_list_empty(&f->file.flush.sends));
+	assert_true(kr_list_empty(&f->file.flush->sends));
 	kr_list_remove(&old.link);
 	kr_extent_map_fini(&old.extents);
 }
@@ -135,25 +135,25 @@ static void bytes_that_may_be_older_than_the_servers_are_kept_and_not_sent(void 
 
 	write_some(f);
 	fake.facts.instance = 3;
-	f->file.flush.vouched = 3;
+	f->file.flush->vouched = 3;
 	kr_flush_reclaimed(&f->file, 0,
 		&(struct kr_reclaim_reply){.forgotten_seq = 6}); /* others have been forgotten, older ones */
-	assert_false(f->file.flush.orphaned);
-	assert_int_equal(f->file.flush.vouched, 0);
+	assert_false(f->file.flush->orphaned);
+	assert_int_equal(f->file.flush->vouched, 0);
 
-	f->file.flush.vouched = 3;
+	f->file.flush->vouched = 3;
 	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.forgotten_seq = 7});
 	assert_int_equal(fake.orphaned, -EIO);
 
-	f->file.flush.orphaned = false;
-	f->file.flush.vouched = 2; /* another instance knows nothing */
+	f->file.flush->orphaned = false;
+	f->file.flush->vouched = 2; /* another instance knows nothing */
 	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){0});
-	assert_true(f->file.flush.orphaned);
+	assert_true(f->file.flush->orphaned);
 
-	f->file.flush.orphaned = false;
-	f->file.flush.vouched = 0; /* no loss of power: the journal tells all */
+	f->file.flush->orphaned = false;
+	f->file.flush->vouched = 0; /* no loss of power: the journal tells all */
 	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.forgotten_seq = UINT64_MAX});
-	assert_false(f->file.flush.orphaned);
+	assert_false(f->file.flush->orphaned);
 }
 
 static void who_has_kept_his_leases_flushes_on(void **state)
@@ -196,7 +196,7 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 
 		kr_extent_map_init(&all[i]->extents);
 		assert_int_equal(kr_extent_map_insert(&all[i]->extents, &extent, NULL, NULL), 0);
-		kr_list_append(&f->file.flush.applied, &all[i]->link);
+		kr_list_append(&f->file.flush->applied, &all[i]->link);
 	}
 	kr_flush_claims(&f->file, now, &claims);
 	assert_int_equal(claims.last, 0);
@@ -210,7 +210,7 @@ static void a_reclaim_tells_what_is_dirty_from_what_is_to_be_replayed(void **sta
 	assert_int_equal(claims.newest, 20);
 	memcpy(fake.facts.boot_id, now, sizeof(now));
 	kr_unjudged_begin(&f->file, -EIO);
-	f->file.flush.judge_ns = 0;
+	f->file.flush->judge_ns = 0;
 	kr_list_remove(&f->send.link);
 	kr_unjudged_step(&f->file);
 	assert_true(fake.asked.first == 7 && fake.asked.last == 7 && fake.asked.replay_first == 3 &&
@@ -233,7 +233,7 @@ static void what_a_failed_sync_has_lost_is_dirty_before_a_session_begins(void **
 	fake.lost = true;
 	kr_flusher_session_lost(&fake.flusher);
 	assert_int_equal(fake.abandoned, 1);
-	assert_false(f->file.flush.unstable);
+	assert_false(f->file.flush->unstable);
 }
 
 int main(void)

@@ -68,17 +68,12 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags)
 {
 	(void)flags;
 	fake.replays++;
-	file->flush.orphaned |= fake.breaks;
+	file->flush->orphaned |= fake.breaks;
 }
 void kr_flush_step(struct kr_file *file)
 {
 	fake.stepped++;
 	kr_flush_settle_unstable(file);
-}
-struct kr_flusher *kr_flusher_of(const struct kr_file *file)
-{
-	(void)file;
-	return &fake.flusher;
 }
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session)
 {
@@ -87,14 +82,15 @@ const struct kr_session_facts *kr_session_facts(const struct kr_session *session
 }
 void kr_unjudged_unclaimed(struct kr_file *file, int err)
 {
-	assert_int_equal(err, file->flush.keeps_replays ? 0 : -EIO);
+	assert_int_equal(err, file->flush->keeps_replays ? 0 : -EIO);
 	fake.unclaimed++;
-	fake.held_first = file->flush.unstable; /* nothing of it can have been sent yet */
+	fake.held_first = file->flush->unstable; /* nothing of it can have been sent yet */
 }
 
 struct fixture {
 	struct kr_mount mount;
 	struct kr_file file;
+	struct kr_flush flush;
 	struct kr_flush_send send;
 };
 
@@ -104,11 +100,12 @@ static int setup(void **state)
 	static struct fixture f;
 
 	memset(&fake, 0, sizeof(fake));
-	f = (struct fixture){.file.mount = &f.mount};
+	f = (struct fixture){
+		.file = {.mount = &f.mount, .flush = &f.flush}, .flush.file = &f.file, .mount.flusher = &fake.flusher};
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
-	kr_list_init(&f.file.flush.applied);
-	kr_list_init(&f.file.flush.sends);
+	kr_list_init(&f.file.flush->applied);
+	kr_list_init(&f.file.flush->sends);
 	for (uint64_t round = 1; round <= ROUNDS; round++) {
 		struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
 		struct kr_extent first = {.length = 1, .position = 100 * round, .seq = round};
@@ -118,7 +115,7 @@ static int setup(void **state)
 		kr_extent_map_init(&applied->extents);
 		assert_int_equal(kr_extent_map_insert(&applied->extents, &first, NULL, NULL), 0);
 		assert_int_equal(kr_extent_map_insert(&applied->extents, &own, NULL, NULL), 0);
-		kr_list_append(&f.file.flush.applied, &applied->link);
+		kr_list_append(&f.file.flush->applied, &applied->link);
 	}
 	*state = &f;
 	return 0;
@@ -129,7 +126,7 @@ static int teardown(void **state)
 	struct fixture *f = *state;
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&f->file.flush.applied))) {
+	while ((link = kr_list_pop(&f->file.flush->applied))) {
 		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
 
 		kr_extent_map_fini(&applied->extents);
@@ -150,7 +147,7 @@ static struct kr_applied *applied_in(struct fixture *f, uint64_t round)
 {
 	struct kr_applied *applied;
 
-	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link)
+	KR_LIST_FOR_EACH(applied, &f->file.flush->applied, link)
 		if (applied->round == round)
 			return applied;
 	return NULL;
@@ -171,7 +168,7 @@ static void what_is_lost_is_sent_again_and_its_records_die_before_the_latest_fir
 	assert_false(applied_in(f, 1)->lost);
 	assert_true(applied_in(f, 2)->lost && applied_in(f, 4)->lost);
 	assert_true(kr_extent_map_empty(&f->file.dirty));
-	assert_true(f->file.flush.lost_round == 4);
+	assert_true(f->file.flush->lost_round == 4);
 }
 
 /* It has been handled on another connection, and they are in again. */
@@ -199,7 +196,7 @@ static void what_is_on_its_way_already_is_not_all(void **state)
 
 	tell(f, 3, 4);
 	f->send.replay = applied_in(f, 4);
-	kr_list_append(&f->file.flush.sends, &f->send.link);
+	kr_list_append(&f->file.flush->sends, &f->send.link);
 	assert_false(tell(f, 1, 4));
 	assert_true(applied_in(f, 2)->lost && applied_in(f, 3)->lost);
 	assert_int_equal(fake.replays, 2);
@@ -213,7 +210,7 @@ static void what_cannot_be_read_is_not_sent(void **state)
 	assert_false(tell(f, 1, 4));
 	assert_false(tell(f, 1, 4)); /* on another connection */
 	kr_flush_forgo_order(&f->file);
-	f->file.flush.unstable = false;
+	f->file.flush->unstable = false;
 	assert_true(tell(f, 4, 4)); /* nothing was to be sent */
 }
 
@@ -246,7 +243,7 @@ static void what_a_late_node_had_sent_before_its_claims_it_asks_for(void **state
 	fake.facts.late = true;
 	applied_in(f, 3)->mtime.sec = 7;
 	kr_flush_claimed(&f->file, (struct kr_time){.sec = 5});
-	assert_int_equal(f->file.flush.claimed_since.sec, 7);
+	assert_int_equal(f->file.flush->claimed_since.sec, 7);
 	applied_in(f, 4)->before_claims = false; /* sent since */
 	assert_true(tell(f, 2, 4));              /* it serves: these go in again in the order of rounds */
 	assert_int_equal(fake.unclaimed, 0);
@@ -260,7 +257,7 @@ static void what_a_late_node_had_sent_before_its_claims_it_asks_for(void **state
 	assert_false(tell(f, 0, 1)); /* round 2 is there: it serves, and these cannot go in order */
 	assert_int_equal(fake.unclaimed, 2);
 	assert_true(fake.held_first);
-	assert_true(kr_list_empty(&f->file.flush.applied));
+	assert_true(kr_list_empty(&f->file.flush->applied));
 }
 
 /* The server has not waited: a round that is later than the loss is there, and its record would count for those before
@@ -281,12 +278,12 @@ static void what_was_not_taken_in_its_turn_is_dirty_again_with_all_that_came_aft
 	assert_true(tell(f, 1, 4));
 	applied_in(f, 4)->lost = false; /* it has gone in */
 	f->send.replay = applied_in(f, 3);
-	kr_list_append(&f->file.flush.sends, &f->send.link);
+	kr_list_append(&f->file.flush->sends, &f->send.link);
 	fake.told = 0;
 	kr_flush_forgo_order(&f->file);
 	kr_flush_settle_unstable(&f->file);
 	assert_true(kr_extent_map_empty(&f->file.dirty)); /* something is in flight */
-	assert_true(f->file.flush.unstable && f->file.flush.unstable_after == 1);
+	assert_true(f->file.flush->unstable && f->file.flush->unstable_after == 1);
 	kr_list_remove(&f->send.link);
 	kr_flush_settle_unstable(&f->file);
 	assert_dirty_from(f, 2);
@@ -298,7 +295,7 @@ static void a_start_finds_dirty_what_will_be(void **state)
 {
 	struct fixture *f = *state;
 
-	kr_list_append(&f->file.flush.sends, &f->send.link);
+	kr_list_append(&f->file.flush->sends, &f->send.link);
 	assert_false(tell(f, 1, 3)); /* not as replays, since round 4 is there */
 	assert_true(kr_extent_map_empty(&f->file.dirty));
 	assert_int_equal(fake.voids, 3);
@@ -329,7 +326,7 @@ static void boot_anew(struct fixture *f, uint64_t count)
 	struct kr_applied *applied;
 
 	fake.facts.boot_id[0] = 1;
-	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &f->file.flush->applied, link) {
 		applied->order = applied->round;
 		if (applied->round > count)
 			continue;
@@ -343,13 +340,13 @@ static void assert_all_replays(struct fixture *f)
 	struct kr_applied *applied;
 	uint64_t round = 0;
 
-	KR_LIST_FOR_EACH(applied, &f->file.flush.applied, link) {
+	KR_LIST_FOR_EACH(applied, &f->file.flush->applied, link) {
 		assert_int_equal(applied->round, ++round);
 		assert_false(applied->lost || kr_flush_is_current_boot(&f->file, applied));
 	}
 	assert_int_equal(round, ROUNDS);
 	assert_true(kr_extent_map_empty(&f->file.dirty));
-	assert_false(f->file.flush.unstable);
+	assert_false(f->file.flush->unstable);
 }
 
 /* Dirty they would go in after those that a former boot has lost, which are newer. */
@@ -359,7 +356,7 @@ static void what_is_lost_while_newer_rounds_are_replayed_goes_before_them(void *
 
 	boot_anew(f, 2);
 	f->send.replay = applied_in(f, 3);
-	kr_list_append(&f->file.flush.sends, &f->send.link);
+	kr_list_append(&f->file.flush->sends, &f->send.link);
 	assert_false(tell(f, 10, 12));
 	assert_int_equal(fake.unapplies, 2);
 	assert_true(fake.unapplied[0] == 12 && fake.unapplied[1] == 11);
@@ -379,10 +376,10 @@ static void what_is_lost_while_newer_rounds_are_judged_waits_with_them(void **st
 	struct fixture *f = *state;
 
 	boot_anew(f, 2);
-	f->file.flush.orphaned = f->file.flush.unjudged = f->file.flush.keeps_replays = true;
+	f->file.flush->orphaned = f->file.flush->unjudged = f->file.flush->keeps_replays = true;
 	assert_false(tell(f, 10, 12));
 	assert_all_replays(f);
-	assert_true(f->file.flush.keeps_replays);
+	assert_true(f->file.flush->keeps_replays);
 }
 
 /* The server, not its machine, is started anew: the session is lost. */
@@ -423,7 +420,7 @@ static void what_a_new_session_loses_before_newer_rounds_is_asked_for_with_them(
 	assert_false(tell(f, 10, 12));
 	assert_all_replays(f);
 	assert_int_equal(fake.unclaimed, 1);
-	assert_true(f->file.flush.keeps_replays);
+	assert_true(f->file.flush->keeps_replays);
 	assert_int_equal(fake.replays, 0);
 }
 

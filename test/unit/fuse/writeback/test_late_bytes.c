@@ -9,7 +9,7 @@ static void without_such_bytes_nothing_happens(void **state)
 	begin(KR_CONFLICT_REPLAYS);
 	apply(3, current_boot);
 	begin(KR_CONFLICT_ALL);
-	assert_null(F.original.flush.late);
+	assert_null(F.original.flush->late);
 	assert_int_equal(F.calls + F.redirtied, 0);
 }
 
@@ -40,7 +40,7 @@ static void dirty_bytes_move_to_the_file_that_the_server_names(void **state)
 	assert_true(F.asked.first > 0 && F.asked.first < F.asked.last);
 	assert_int_equal(F.asked.last, F.original.written_seq);
 	answer(0);
-	assert_int_equal(F.target.opens, 1);
+	assert_int_equal(F.target.open.count, 1);
 	assert_int_equal(F.target.mtime.sec, 1002);
 	assert_string_equal(F.target.journal_file->hint, "dir/original.conflict");
 	assert_int_equal(json_array_size(F.flusher.conflicts), 1);
@@ -70,7 +70,7 @@ static void rounds_to_be_replayed_move_in_their_order(void **state)
 	F.watched = false;
 	assert_all_moved();
 	assert_false(kr_flush_has_replays(&F.original, current_boot));
-	assert_false(kr_list_empty(&F.original.flush.applied));
+	assert_false(kr_list_empty(&F.original.flush->applied));
 }
 
 static void dirty_bytes_win_over_rounds_to_be_replayed(void **state)
@@ -125,7 +125,7 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 	many_writes(100, 1);
 	begin(KR_CONFLICT_DIRTY);
 	answer(0); /* moves the first of them */
-	assert_non_null(F.original.flush.late);
+	assert_non_null(F.original.flush->late);
 	assert_false(kr_extent_map_empty(&F.target.dirty));
 	flush_target();
 	write_bytes(8, 3000, 2, true);
@@ -134,7 +134,7 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 	assert_int_equal(F.calls, 2); /* the server says anew where it goes */
 	assert_int_equal(F.asked.last, F.original.written_seq);
 	answer(0);
-	while (F.original.flush.late)
+	while (F.original.flush->late)
 		kr_late_step(&F.original);
 	F.watched = false;
 	assert_all_moved();
@@ -149,7 +149,7 @@ static void a_second_lapse_in_the_middle_adds_older_bytes_under_newer_ones(void 
 	(void)state;
 	write_bytes(0, 100, 1, true);
 	apply(20, current_boot);
-	applied = KR_LIST_ENTRY(F.original.flush.applied.head.next, struct kr_applied, link);
+	applied = KR_LIST_ENTRY(F.original.flush->applied.head.next, struct kr_applied, link);
 	write_bytes(50, 20, 2, true);
 	apply(11, old_boot);
 	begin(KR_CONFLICT_REPLAYS);
@@ -199,7 +199,7 @@ static void replays_that_have_moved_say_nothing_of_what_was_refused(void **state
 	write_bytes(0, 100, 1, true);
 	apply(10, old_boot);
 	write_bytes(2000, 10, 2, false);
-	F.original.flush.uncovered = true;
+	F.original.flush->uncovered = true;
 	begin(KR_CONFLICT_REPLAYS);
 	answer(0);
 	assert_int_equal(F.forgotten, 0);
@@ -216,7 +216,7 @@ static void what_is_discarded_in_the_middle_does_not_go_on(void **state)
 	assert_non_null(F.posted);
 	kr_late_discard(&F.original);
 	assert_null(F.posted);
-	assert_null(F.original.flush.late);
+	assert_null(F.original.flush->late);
 }
 
 static void a_second_lapse_while_the_server_is_asked_asks_once(void **state)
@@ -241,7 +241,7 @@ static void what_cannot_have_a_file_is_tried_again(void **state)
 	answer(-ENOSPC);
 	kr_late_step(&F.original);
 	assert_int_equal(F.calls, 1);
-	assert_int_equal(kr_late_bytes(F.original.flush.late, &err), 100);
+	assert_int_equal(kr_late_bytes(F.original.flush->late, &err), 100);
 	assert_int_equal(err, -ENOSPC);
 	later();
 	assert_int_equal(F.calls, 2);
@@ -257,7 +257,7 @@ static void what_the_server_refuses_waits_to_be_discarded(void **state)
 	write_bytes(50, 100, 2, true); /* a program goes on meanwhile */
 	F.watched = true;
 	answer(-EPERM);
-	assert_null(F.original.flush.late);
+	assert_null(F.original.flush->late);
 	assert_int_equal(F.orphaned, 1);
 	assert_int_equal(F.orphan_err, -ESTALE);
 	assert_int_equal(F.original.dirty.bytes, 150);
@@ -270,7 +270,7 @@ static void discarded_bytes_leave_the_journal(void **state)
 	write_bytes(0, 100, 1, true);
 	begin(KR_CONFLICT_DIRTY);
 	kr_late_discard(&F.original);
-	assert_null(F.original.flush.late);
+	assert_null(F.original.flush->late);
 	assert_int_equal(live(), 0);
 	answer(0); /* too late: it is nobody's */
 	assert_true(kr_extent_map_empty(&F.target.dirty));

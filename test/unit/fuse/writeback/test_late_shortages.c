@@ -46,7 +46,7 @@ static void a_full_journal_does_not_keep_its_late_bytes(void **state)
 	assert_true(bytes > 2 * PIECE);
 	begin(KR_CONFLICT_DIRTY);
 	answer(0);
-	for (unsigned turns = 0; F.original.flush.late; turns++) {
+	for (unsigned turns = 0; F.original.flush->late; turns++) {
 		struct kr_journal_usage usage;
 
 		assert_true(turns < 2 * bytes / PIECE);
@@ -85,9 +85,9 @@ static void a_full_journal_waits_for_what_has_moved(void **state)
 	assert_int_equal(F.space_asked, 1);
 	kr_journal_usage(F.journal, &usage);
 	assert_true(usage.used <= usage.max);
-	assert_non_null(F.original.flush.late);
+	assert_non_null(F.original.flush->late);
 	flush_target();
-	for (int turns = 0; F.original.flush.late && turns < 100; turns++) {
+	for (int turns = 0; F.original.flush->late && turns < 100; turns++) {
 		kr_late_step(&F.original);
 		flush_target();
 	}
@@ -117,7 +117,7 @@ static void out_of_memory_at_the_beginning_nothing_is_lost(void **state)
 		begin(KR_CONFLICT_ALL);
 		failed = F.allocations_left < 0;
 		F.allocations_left = -1;
-		assert_int_equal(F.original.flush.orphaned, failed);
+		assert_int_equal(F.original.flush->orphaned, failed);
 		look_as_if_killed();
 		if (failed) {
 			later();
@@ -150,19 +150,19 @@ static void out_of_memory_in_the_middle_it_is_tried_again(void **state)
 		answer(-ENOSPC);
 		later();
 		answer(0);
-		assert_null(F.original.flush.late);
+		assert_null(F.original.flush->late);
 		F.close_asked = 0;
 		flush_target();
 		write_bytes(0, 100, 3, true);
 		write_bytes(50, 10, 4, true);
 		begin(KR_CONFLICT_DIRTY);
-		F.original.flush.orphaned = false;
+		F.original.flush->orphaned = false;
 		F.allocations_left = good;
 		answer(0);
 		failed = F.allocations_left < 0;
 		F.allocations_left = -1;
-		if (failed && F.original.flush.late) {
-			kr_late_bytes(F.original.flush.late, &err);
+		if (failed && F.original.flush->late) {
+			kr_late_bytes(F.original.flush->late, &err);
 			assert_int_equal(err, -ENOMEM);
 			look_as_if_killed();
 			later();
@@ -184,11 +184,11 @@ static void what_the_disk_does_not_take_is_tried_again(void **state)
 	F.append_err = -EIO;
 	F.watched = true;
 	answer(0);
-	assert_int_equal(kr_late_bytes(F.original.flush.late, &err), 100);
+	assert_int_equal(kr_late_bytes(F.original.flush->late, &err), 100);
 	assert_int_equal(err, -EIO);
 	F.append_err = 0;
 	kr_late_step(&F.original);
-	assert_non_null(F.original.flush.late);
+	assert_non_null(F.original.flush->late);
 	later();
 	F.watched = false;
 	assert_all_moved();
@@ -212,12 +212,12 @@ static void what_cannot_be_read_does_not_move(void **state)
 	}
 	begin(KR_CONFLICT_DIRTY);
 	answer(0);
-	assert_non_null(F.original.flush.late);
-	assert_int_equal(kr_late_bytes(F.original.flush.late, &err), BLOCK);
+	assert_non_null(F.original.flush->late);
+	assert_int_equal(kr_late_bytes(F.original.flush->late, &err), BLOCK);
 	assert_int_equal(err, -EBADMSG);
 	assert_true(kr_extent_map_empty(&F.target.dirty));
 	later();
-	assert_int_equal(kr_late_bytes(F.original.flush.late, &err), BLOCK);
+	assert_int_equal(kr_late_bytes(F.original.flush->late, &err), BLOCK);
 }
 
 int main(void)

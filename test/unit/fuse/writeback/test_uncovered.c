@@ -1,5 +1,6 @@
 /* What the journal's directory says of refused bytes whose lease was given back: the text, what a start makes of it,
  * and who waits for it. */
+#include "fuse/writeback/flush.h"
 #include "test/unit/fuse/journal/journal_fixture.h"
 
 #include <errno.h>
@@ -267,6 +268,7 @@ struct world {
 	struct kr_mount mount;
 	struct kr_uncovered_log *log;
 	struct kr_file one, two;
+	struct kr_flush flush_one, flush_two;
 	uv_loop_t loop;
 };
 
@@ -280,7 +282,11 @@ static struct world *world_new(struct fixture *f)
 	w->mount.loop = &w->loop;
 	w->log = kr_uncovered_log_new(&w->mount);
 	w->one.fid = fid_of(0);
+	w->one.flush = &w->flush_one;
+	w->flush_one.file = &w->one;
 	w->two.fid = fid_of(1);
+	w->two.flush = &w->flush_two;
+	w->flush_two.file = &w->two;
 	steps = 0;
 	return w;
 }
@@ -320,17 +326,17 @@ static void a_lease_waits_until_the_directory_says_it(void **state)
 	assert_int_equal(steps, 2);
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 7));
 	assert_false(kr_uncovered_awaited(w->log, &w->two, since, 8));
-	w->one.flush.uncovered = true;
+	w->one.flush->uncovered = true;
 	assert_true(
 		kr_uncovered_awaited(w->log, &w->one, (struct kr_time){.sec = 9}, 1000000)); /* more has been refused */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
 	assert_false(kr_uncovered_awaited(w->log, &w->one, since, 1000000));
-	assert_int_equal(w->one.flush.uncovered_line.since.sec, 5); /* as long as it is not judged */
-	w->one.flush.uncovered = false;
+	assert_int_equal(w->one.flush->uncovered_line.since.sec, 5); /* as long as it is not judged */
+	w->one.flush->uncovered = false;
 	assert_true(kr_uncovered_awaited(
 		w->log, &w->one, (struct kr_time){.sec = 11}, 2000000)); /* under a lease until now */
 	uv_run(&w->loop, UV_RUN_DEFAULT);
-	assert_int_equal(w->one.flush.uncovered_line.since.sec, 11);
+	assert_int_equal(w->one.flush->uncovered_line.since.sec, 11);
 	kr_uncovered_forget(w->log, &w->one);
 	kr_uncovered_tick(w->log);
 	uv_run(&w->loop, UV_RUN_DEFAULT);

@@ -21,7 +21,7 @@ static void ask_again(struct fixture *f)
 	write_some(f);
 	fake.facts.late = true;
 	kr_flush_reclaimed(&f->file, -EIO, &(struct kr_reclaim_reply){0});
-	f->file.flush.judge_ns = 0;
+	f->file.flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.asks, 1);
 }
@@ -30,13 +30,13 @@ static void ask_again(struct fixture *f)
 static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	struct kr_reclaim_reply reply = {.conflict = KR_CONFLICT_DIRTY};
 
 	write_some(f);
 	fake.facts.late = true;
 	f->file.base.ctime = (struct kr_time){.sec = 5};
-	f->file.opens = 3;
+	f->file.open.count = 3;
 	flush->plan.retry_ns = 1;
 	kr_flush_reclaimed(&f->file, -EIO, &reply);
 	f->file.base.ctime.sec = 9;
@@ -59,7 +59,7 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	assert_int_equal(fake.asks, 1); /* not at once again */
 	flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
-	f->files.generation++; /* another session asked for itself, and could not be told either */
+	fake.generation++; /* another session asked for itself, and could not be told either */
 	server_says(0, &reply);
 	assert_true(flush->unjudged && flush->orphaned);
 	flush->judge_ns = 0;
@@ -79,7 +79,7 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 static void what_was_not_claimed_is_asked_for_before_it_goes_in(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
 
 	fake.facts.late = fake.flusher.recovering = true;
@@ -110,7 +110,7 @@ static void what_was_not_claimed_is_asked_for_before_it_goes_in(void **state)
 static void what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
 
 	fake.flusher.recovering = flush->keeps_replays = true;
@@ -131,7 +131,7 @@ static void what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well(void **
 /* The server wants to be asked for a replay, and has been. */
 static void ask_in_silence(struct fixture *f)
 {
-	f->file.flush.keeps_replays = true;
+	f->file.flush->keeps_replays = true;
 	kr_list_remove(&f->send.link);
 	kr_unjudged_ask(&f->file);
 	kr_unjudged_step(&f->file);
@@ -148,11 +148,11 @@ static void programs_hear_when_the_server_cannot_tell_of_replays(void **state)
 	assert_int_equal(fake.orphaned, 0);
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.asks, 1); /* not at once */
-	f->file.flush.judge_ns = 0;
+	f->file.flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	server_says(-ENOSPC, NULL);
 	assert_int_equal(fake.orphaned, -ENOSPC);
-	assert_true(f->file.flush.unjudged && f->file.flush.keeps_replays);
+	assert_true(f->file.flush->unjudged && f->file.flush->keeps_replays);
 }
 
 static void programs_hear_when_replays_are_in_conflict(void **state)
@@ -162,7 +162,7 @@ static void programs_hear_when_replays_are_in_conflict(void **state)
 	ask_in_silence(f);
 	server_says(0, &(struct kr_reclaim_reply){.conflict = KR_CONFLICT_REPLAYS});
 	assert_int_equal(fake.late, 1);
-	assert_false(f->file.flush.unjudged || f->file.flush.keeps_replays);
+	assert_false(f->file.flush->unjudged || f->file.flush->keeps_replays);
 }
 
 /* It can say AGAIN as fast as it is asked. */
@@ -172,12 +172,12 @@ static void replays_are_asked_for_again_at_once_if_one_has_gone_in(void **state)
 	const struct kr_reclaim_reply reply = {0};
 
 	write_some(f); /* that is not in question */
-	f->file.flush.plan.retry_ns = 1;
+	f->file.flush->plan.retry_ns = 1;
 	ask_in_silence(f);
 	server_says(0, &reply);
-	assert_false(f->file.flush.unjudged);
+	assert_false(f->file.flush->unjudged);
 	assert_int_equal(fake.forgotten, 0);
-	assert_true(f->file.flush.plan.retry_ns == 1);
+	assert_true(f->file.flush->plan.retry_ns == 1);
 	kr_unjudged_ask(&f->file);
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.asks, 1);
@@ -207,7 +207,7 @@ static void nobody_waits_for_what_is_dirty_behind_replays_that_are_asked_for(voi
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.orphaned, -EIO);
 	server_says(0, &(struct kr_reclaim_reply){.kinds = KR_LEASE_WRITE});
-	assert_false(f->file.flush.unjudged || f->file.flush.orphaned);
+	assert_false(f->file.flush->unjudged || f->file.flush->orphaned);
 }
 
 /* They are late from the moment of before which the replays are. */
@@ -218,11 +218,11 @@ static void what_is_uncovered_meanwhile_is_judged_with_the_replays(void **state)
 	write_some(f);
 	f->file.base.ctime.sec = 5;
 	ask_in_silence(f);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	fake.now.sec = 9;
 	kr_flush_uncovered(&f->file);
-	assert_true(f->file.flush.orphaned && f->file.flush.uncovered);
-	assert_int_equal(f->file.flush.unjudged_since.sec, 5);
+	assert_true(f->file.flush->orphaned && f->file.flush->uncovered);
+	assert_int_equal(f->file.flush->unjudged_since.sec, 5);
 	server_says(-EINTR, NULL);
 }
 
@@ -235,7 +235,7 @@ static void a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it(void
 	f->file.base.ctime.sec = 9;
 	write_some(f);
 	kr_unjudged_unclaimed(&f->file, -EIO);
-	assert_int_equal(f->file.flush.unjudged_since.sec, 9);
+	assert_int_equal(f->file.flush->unjudged_since.sec, 9);
 }
 
 static void what_was_not_claimed_is_in_conflict_with_the_rest(void **state)
@@ -244,22 +244,22 @@ static void what_was_not_claimed_is_in_conflict_with_the_rest(void **state)
 
 	fake.facts.late = fake.flusher.recovering = true;
 	write_some(f);
-	f->file.flush.unstable = true; /* as soon as nothing is on its way */
+	f->file.flush->unstable = true; /* as soon as nothing is on its way */
 	kr_unjudged_unclaimed(&f->file, -EIO);
 	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.conflict = KR_CONFLICT_DIRTY});
-	assert_false(f->file.flush.unjudged || f->file.flush.unstable);
+	assert_false(f->file.flush->unjudged || f->file.flush->unstable);
 	assert_int_equal(fake.late, 1);
 }
 
 static void what_is_opened_or_closed_meanwhile_is_not_counted_twice(void **state)
 {
 	struct fixture *f = *state;
-	unsigned *const counts[] = {&f->file.opening, &f->file.closing};
+	unsigned *const counts[] = {&f->file.open.opening, &f->file.open.closing};
 
 	write_some(f);
 	fake.facts.late = true;
 	kr_flush_reclaimed(&f->file, -EIO, &(struct kr_reclaim_reply){0});
-	f->file.flush.judge_ns = 0;
+	f->file.flush->judge_ns = 0;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(counts); i++) {
 		++*counts[i];
 		kr_unjudged_step(&f->file);
@@ -278,7 +278,7 @@ static void what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file(voi
 
 	ask_again(f);
 	server_says(-ESTALE, NULL);
-	assert_false(f->file.flush.unjudged);
+	assert_false(f->file.flush->unjudged);
 	assert_int_equal(fake.late, 1);
 	assert_int_equal(f->file.holder.held, 0);
 }
@@ -287,7 +287,7 @@ static void what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file(voi
 static void an_answer_that_comes_too_late_counts_no_more(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE, .conflict = KR_CONFLICT_DIRTY};
 
 	ask_again(f);
@@ -309,9 +309,9 @@ static void bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for(void **st
 	struct fixture *f = *state;
 
 	write_some(f);
-	f->file.flush.orphaned = true;
+	f->file.flush->orphaned = true;
 	kr_unjudged_begin(&f->file, -EIO);
-	f->file.flush.judge_ns = 0;
+	f->file.flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	assert_int_equal(fake.asks, 0);
 }
@@ -319,7 +319,7 @@ static void bytes_of_a_file_that_is_known_to_be_gone_are_not_asked_for(void **st
 static void what_the_server_lets_in_comes_with_the_lease(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE, .attr.size = 3};
 
 	write_some(f);
@@ -339,14 +339,14 @@ static void what_the_server_lets_in_comes_with_the_lease(void **state)
 static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_ALL}, conflict = {.conflict = KR_CONFLICT_DIRTY};
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
 	kr_flush_uncovered(&f->file);
 	assert_false(flush->unjudged); /* it was not refused: written after what the recall was for */
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	f->file.base.ctime.sec = 5;
 	fake.now.sec = 8;
 	flush->plan.refused = -ENOSPC;
@@ -372,12 +372,12 @@ static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **s
 static void what_is_judged_again_before_it_is_sent_fails_for_the_same_reason(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_WRITE};
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	flush->plan.refused = -EDQUOT;
 	kr_flush_uncovered(&f->file);
 	flush->judge_ns = 0;
@@ -396,7 +396,7 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	fake.now.sec = 8;
 	assert_false(kr_flush_bound(&f->file)); /* nobody wants it back */
 	f->file.holder.recalled = KR_LEASE_READ;
@@ -405,7 +405,7 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 	assert_int_equal(fake.listed_up_to, 7);
 	fake.told = true;
 	assert_false(kr_flush_bound(&f->file));
-	f->file.flush.orphaned = true; /* they are sent no more at all */
+	f->file.flush->orphaned = true; /* they are sent no more at all */
 	fake.told = false;
 	assert_false(kr_flush_bound(&f->file));
 }
@@ -414,12 +414,12 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 static void what_was_refused_is_so_whatever_is_written_since(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_extent more = {.offset = 500, .length = 10, .position = 2000, .seq = 8};
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 7;
+	f->file.lease.refused_seq = 7;
 	f->file.holder.refused = true;
 	f->file.holder.recalled = KR_LEASE_READ;
 	assert_true(kr_flush_bound(&f->file));
@@ -439,18 +439,18 @@ static void what_was_taken_since_is_not_refused(void **state)
 
 	write_some(f);
 	kr_list_remove(&f->send.link);
-	f->file.refused_seq = 6;
+	f->file.lease.refused_seq = 6;
 	f->file.holder.recalled = KR_LEASE_READ;
 	assert_false(kr_flush_bound(&f->file));
 	kr_flush_uncovered(&f->file);
-	assert_false(f->file.flush.unjudged);
+	assert_false(f->file.flush->unjudged);
 }
 
 /* A daemon that is started anew finds that in the directory. */
 static void what_a_start_finds_uncovered_is_judged(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_flush *flush = &f->file.flush;
+	struct kr_flush *flush = f->file.flush;
 	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_ALL};
 	const struct kr_uncovered uncovered = {.since.sec = 4, .up_to = 7};
 
@@ -477,11 +477,11 @@ static void what_may_not_be_written_now_is_asked_about_again(void **state)
 
 	ask_again(f);
 	server_says(0, &nothing);
-	assert_true(f->file.flush.unjudged && f->file.flush.orphaned);
-	f->file.flush.judge_ns = 0;
+	assert_true(f->file.flush->unjudged && f->file.flush->orphaned);
+	f->file.flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	server_says(0, &granted);
-	assert_false(f->file.flush.unjudged || f->file.flush.orphaned);
+	assert_false(f->file.flush->unjudged || f->file.flush->orphaned);
 }
 
 int main(void)

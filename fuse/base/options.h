@@ -24,7 +24,7 @@ struct kr_mount_options {
 	struct kr_endpoint server;
 	char *fuse_options; /* what libfuse and the kernel get, joined by commas; NULL for none */
 	bool read_only, noatime, strictatime, allow_other, allow_root, default_permissions, no_default_permissions;
-	bool remount;       /* what is mounted already: remount.h */
+	bool remount;       /* change what is mounted already */
 	bool kernels_words; /* that come with it alone */
 
 	/* From the table (units: bytes, milliseconds). */

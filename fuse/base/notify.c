@@ -1,11 +1,11 @@
 /* See notify.h. */
-#include "fuse/ops/notify.h"
+#include "fuse/base/notify.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "fuse/ops/shim.h"
+#include "fuse/base/shim.h"
 
 enum { THREADS_MAX = 16, BUSY_MAX = 10 };
 

@@ -7,7 +7,7 @@
  * INIT request and what the kernel offers, and the writer patches.  Replies to OPEN are written by the thread that
  * calls fuse_reply_open, so a thread-local mark says which one it is.
  */
-#include "fuse/ops/shim.h"
+#include "fuse/base/shim.h"
 
 #include <errno.h>
 #include <fcntl.h>

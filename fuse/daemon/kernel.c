@@ -4,7 +4,7 @@
  * ENODEV).  With a lazy unmount and files still open it does not; then the connection is aborted through sysfs, and
  * where that is not to be had, the workers are woken by a signal until they have looked at the session's exit flag.
  */
-#include "fuse/ops/kernel.h"
+#include "fuse/daemon/kernel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include "fuse/base/cpus.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/ops/op.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 /* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in
  * may wait for other nodes, which may wait for those that write pages back, and these for a place behind the former:

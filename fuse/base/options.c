@@ -1,5 +1,5 @@
 /* See options.h: the table, and the words of mount(8) and libfuse that may come along in -o. */
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 #include <errno.h>
 #include <stdio.h>

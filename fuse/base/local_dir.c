@@ -1,5 +1,5 @@
 /* See local_dir.h. */
-#include "fuse/daemon/local_dir.h"
+#include "fuse/base/local_dir.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "common/base/table.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 enum { ID_BYTES = 16, IDENTITY_MAX = 8192, SECTOR = 512 };
 /* How long a daemon may take to notice that its mount has ended, and, after its drain timeout, to go. */

@@ -1,5 +1,6 @@
 /* The kernel's pages of a file: who opens it for storing waits until they have gone; what is dropped, and by which
  * threads. */
+#include "fuse/ops/op_file.h"
 #include "test/unit/fuse/file/file_fixture.h"
 
 #include <fcntl.h>
@@ -7,7 +8,7 @@
 #include "fuse/file/file_priv.h"
 #include "fuse/file/locks.h"
 #include "fuse/names/attr_cache.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/session/session.h"
 
@@ -95,7 +96,7 @@ static int setup_two(void **state)
 	kr_list_init(&mount.ops);
 	/* Never looked into here. */
 	mount.notifier = (struct kr_notifier *)(void *)&options;
-	mount.cut_notifier = (struct kr_notifier *)(void *)&kernel;
+	mount.shrink_notifier = (struct kr_notifier *)(void *)&kernel;
 	return 0;
 }
 
@@ -138,7 +139,7 @@ static void who_opens_for_storing_waits_until_older_pages_have_gone(void **state
 	assert_ptr_equal(fake.notifier, mount.notifier);
 	drop_ends();
 	assert_int_equal(kernel.opened, 1);
-	assert_int_equal(file->mappable, 1);
+	assert_int_equal(file->pages.mappable, 1);
 	kr_handle_release(kr_handle_of(&kernel.fi));
 	turn();
 	reply(last_call(KR_MSG_CLOSE), 0, NULL);
@@ -149,13 +150,13 @@ static void who_opens_for_storing_waits_until_older_pages_have_gone(void **state
 static void pages_that_many_reads_wait_for_are_left_out(void **state)
 {
 	enum { READS = 100, STEP = 10000 };
-	static struct kr_pool_share_member reads[READS];
+	static struct kr_parked_io reads[READS];
 	struct kr_file *file = file_with_pages();
 
 	(void)state;
 	for (unsigned i = 0; i < READS; i++) {
-		reads[i] = (struct kr_pool_share_member){.offset = (uint64_t)i * STEP, .length = 4096, .page = true};
-		kr_list_append(&file->gated, &reads[i].link);
+		reads[i] = (struct kr_parked_io){.offset = (uint64_t)i * STEP, .length = 4096, .page = true};
+		kr_list_append(&file->pages.parked, &reads[i].link);
 	}
 	recall(KR_LEASE_READ);
 	assert_non_null(fake.job);
@@ -180,7 +181,7 @@ static void cuts_do_not_take_the_threads_of_recalls(void **state)
 
 	(void)state;
 	recall(0);
-	assert_ptr_equal(fake.notifier, mount.cut_notifier);
+	assert_ptr_equal(fake.notifier, mount.shrink_notifier);
 	drop_ends();
 	assert_int_equal(fake.dropped, 1);
 	assert_int_equal(fake.answers, 1);
@@ -203,8 +204,8 @@ static void a_cut_that_ends_after_the_protocol_is_not_answered(void **state)
 /* Whether the node says so of a file whose version 7 it knows, or does not know any more. */
 static bool says_cached(void)
 {
-	struct kr_open_reply opened = { .attr = attr, .granted = KR_LEASE_READ };
-	struct fuse_file_info fi = { .flags = O_RDONLY };
+	struct kr_open_reply opened = {.attr = attr, .granted = KR_LEASE_READ};
+	struct fuse_file_info fi = {.flags = O_RDONLY};
 	bool said;
 
 	opened.attr.version = 7;

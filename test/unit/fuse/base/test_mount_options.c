@@ -10,7 +10,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "fuse/daemon/options.h"
+#include "fuse/base/options.h"
 
 static struct kr_mount_options options;
 

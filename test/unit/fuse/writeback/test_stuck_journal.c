@@ -15,16 +15,18 @@ struct fixture {
 	struct kr_flusher flusher;
 	struct kr_file files[FILES];
 	struct kr_file clean;
+	struct kr_flush flush[FILES + 1];
 };
 
-static void init_file(struct kr_file *file)
+static void init_file(struct kr_file *file, struct kr_flush *flush)
 {
-	*file = (struct kr_file){0};
+	*file = (struct kr_file){.flush = flush};
+	flush->file = file;
 	pthread_mutex_init(&file->lock, NULL);
 	kr_extent_map_init(&file->dirty);
-	kr_list_init(&file->flush.applied);
-	kr_list_init(&file->flush.sends);
-	kr_link_init(&file->flush.busy);
+	kr_list_init(&file->flush->applied);
+	kr_list_init(&file->flush->sends);
+	kr_link_init(&file->flush->busy);
 }
 
 static int setup(void **state)
@@ -33,8 +35,8 @@ static int setup(void **state)
 
 	kr_list_init(&f->flusher.busy);
 	for (int i = 0; i < FILES; i++)
-		init_file(&f->files[i]);
-	init_file(&f->clean);
+		init_file(&f->files[i], &f->flush[i]);
+	init_file(&f->clean, &f->flush[FILES]);
 	*state = f;
 	return 0;
 }
@@ -56,8 +58,8 @@ static void has(struct fixture *f, int i, uint64_t bytes, int err)
 
 	assert_int_equal(
 		kr_extent_map_insert(&file->dirty, &(struct kr_extent){.length = bytes, .seq = 1}, NULL, NULL), 0);
-	file->flush.plan.refused = err;
-	kr_list_append(&f->flusher.busy, &file->flush.busy);
+	file->flush->plan.refused = err;
+	kr_list_append(&f->flusher.busy, &file->flush->busy);
 }
 
 static void nobody_hears_another_file_s_error(void **state)
@@ -70,11 +72,11 @@ static void nobody_hears_another_file_s_error(void **state)
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[0]), -EDQUOT);
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[1]), -EACCES);
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->clean), -ENOSPC);
-	f->files[1].flush.orphaned = true;
+	f->files[1].flush->orphaned = true;
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[1]), -EIO);
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[0]), -EDQUOT);
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->clean), -ENOSPC);
-	f->files[1].flush.unjudged = true;
+	f->files[1].flush->unjudged = true;
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[1]), -EACCES);
 }
 
@@ -87,9 +89,9 @@ static void there_is_hope_while_a_file_is_not_refused(void **state)
 	has(f, 1, 2000, 0);
 	for (int i = 0; i < FILES; i++)
 		assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[i]), 0);
-	f->files[1].flush.plan.refused = -EDQUOT;
+	f->files[1].flush->plan.refused = -EDQUOT;
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->clean), -ENOSPC);
-	kr_list_append(&f->files[0].flush.sends, &send.link); /* it is tried again */
+	kr_list_append(&f->files[0].flush->sends, &send.link); /* it is tried again */
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->clean), 0);
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[1]), 0);
 }
