@@ -24,7 +24,6 @@
 #include "server/leases/locks.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
-#include "server/names/open.h"
 #include "server/base/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
@@ -32,13 +31,11 @@
 #include "server/pipelines/staging.h"
 #include "server/base/state.h"
 #include "server/flush/hop.h"
-#include "server/leases/attrs.h"
 #include "server/pipelines/pipelines.h"
 #include "server/recovery/grace_end.h"
 #include "server/recovery/recovery.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/trust.h"
-#include "server/leases/slow_requests.h"
 #include "server/leases/watch.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };

@@ -15,9 +15,9 @@
 #include "server/leases/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
+#include "server/session/trust.h"
 #include "server/base/state.h"
 #include "server/recovery/recovery.h"
-#include "server/session/trust.h"
 #include "server/leases/watch.h"
 
 enum { PIECE = 60000 };

@@ -15,7 +15,6 @@
 
 struct kr_server;
 struct kr_session;
-struct kr_pending_conn;
 
 /* Makes the flush room of SERVER and registers FLUSH and FSYNC.  0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);

@@ -17,9 +17,7 @@ enum kr_flush_flag { /* FLUSH's */
 
 struct kr_data;
 struct kr_sfile;
-struct kr_session;
 struct kr_round_stream;
-struct kr_reader_pipeline;
 
 /* A participant of the running round, and up to where its journal goes in. */
 struct kr_flush_part {

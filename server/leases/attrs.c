@@ -18,7 +18,6 @@
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
-#include "server/leases/watch.h"
 
 enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's estimate of the server's clock is more exact */ };
 

@@ -6,7 +6,6 @@
 
 struct kr_request;
 struct kr_server;
-struct kr_sfile;
 
 /* Finds the attributes of FID.  FN gets the request back, with request->err and ATTR, never from inside this call.
  * ATTR is borrowed during the call, NULL on an error.  QUERY_WRITERS: first asks other nodes that may hold unflushed

@@ -8,7 +8,6 @@
 #include "common/rpc/attr_cache.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
-#include "server/leases/leases.h"
 #include "server/leases/invalidation_table.h"
 #include "server/session/request.h"
 #include "server/base/server.h"

@@ -22,7 +22,6 @@
 #include "common/base/list.h"
 
 struct kr_fid;
-struct kr_invalidation;
 struct kr_request;
 struct kr_server;
 

@@ -4,7 +4,6 @@
 
 #include "server/leases/file_table.h"
 
-struct kr_request;
 
 /* An operation of the server on a file: while it holds, no other node has a lease that excludes the operation. */
 struct kr_operation {

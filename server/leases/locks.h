@@ -5,7 +5,6 @@
 #define KR_SERVER_LOCKS_H
 
 struct kr_server;
-struct kr_session;
 
 enum {
 	KR_SESSION_LOCKS_MAX = 16384, /* ranges; above, ENOLCK */

@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdint.h>
 
-struct kr_request;
 struct kr_server;
 
 /* Longer than this many lease times.  LOCK does not count: it waits as long as another node has the lock. */

@@ -41,7 +41,6 @@ struct kr_fid;
 struct kr_own_change;
 struct kr_server;
 struct kr_sfile;
-struct kr_watch;
 
 enum {
 	KR_WATCH_PERIOD_MS = 1000,        /* between two stats of a file, without events */

@@ -12,7 +12,6 @@
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"

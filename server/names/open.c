@@ -8,7 +8,6 @@
 
 #include "common/base/log.h"
 #include "server/flush/truncate_barrier.h"
-#include "server/flush/data.h"
 #include "server/names/recall_permission.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"

@@ -5,7 +5,6 @@
 #include "server/leases/file_table.h"
 
 struct kr_request;
-struct kr_session;
 
 /* COUNT opens of FILE (counted in file->opens) end: the export releases them in the background. */
 void kr_opens_release(struct kr_sfile *file, uint64_t count);

@@ -8,7 +8,6 @@
 #include "server/flush/data_state.h"
 #include "server/export/export.h"
 #include "server/flush/hop.h"
-#include "server/names/open.h"
 
 /* One PULL until its answer. */
 struct pull {

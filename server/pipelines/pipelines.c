@@ -12,7 +12,6 @@
 #include "server/flush/hop.h"
 #include "server/pipelines/block_server.h"
 #include "server/pipelines/pipelines.h"
-#include "server/names/open.h"
 #include "server/session/trust.h"
 
 struct kr_reader_pipeline {

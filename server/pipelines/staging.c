@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "server/session/open_rights.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"

@@ -242,7 +242,7 @@ static void no_node_ever_says_what_is_older_than_what_another_has_seen(void **st
 		default:
 			receive(node);
 		}
-		table.slots[0].rest_ms = 0; /* the rest is for speed only */
+		table.buckets[0].deferred_ms = 0; /* the deferral is for speed only */
 		for (int other = 0; other < NODES; other++) {
 			if (world.noted[other] && !world.changing[other]) {
 				assert_true(world.note[other] >= world.promised);
