@@ -1,10 +1,10 @@
-/* Invalidations of the kernel's page cache, and what else may wait for its pages, by threads of their own (kr-notify).
+/* Threads that invalidate pages of the kernel's cache (kr-notify).
  *
- * A notification may wait for a page lock whose holder waits for an answer of ours, so no thread that answers requests,
- * and nobody who holds a lock, may send one.  The queue holds jobs that lie inside their owners (at most one per file
- * and one per waiting write or read), so it is bounded by them and needs no memory.  While threads are stuck others are
- * started, up to a bound.  Cuts of files (shrink_notice.h) have a notifier of their own: their jobs may wait for page
- * reads that wait for other nodes, and must not take the threads from recalls.
+ * An invalidation may wait for a page lock, and the lock's holder for an answer of ours.  So a thread that answers
+ * requests must not send one, nor a thread that holds a lock.  Jobs lie inside their owners, so the queue needs no
+ * memory and is bounded.  While threads are stuck, others are started, up to a bound.  Shrink notices
+ * (fuse/file/shrink_notice.h) have a notifier of their own: their jobs may wait for page reads that wait for other
+ * nodes, and must not take the threads from recalls.
  */
 #ifndef KR_FUSE_NOTIFY_H
 #define KR_FUSE_NOTIFY_H
@@ -17,7 +17,7 @@ struct kr_notifier;
 
 enum { KR_NOTIFY_RANGES = 128 };
 
-/* Owned by the asker, untouched by it until `done` has run. */
+/* The caller owns it, and leaves it alone until `done` has run. */
 struct kr_notify_job {
 	struct kr_link link;
 	uint64_t nodeid; /* 0: nothing is to be dropped */

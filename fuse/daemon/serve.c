@@ -1,7 +1,7 @@
 /* See serve.h.  A mount from the making of its parts until they are taken down, in reverse.
  *
- * The main thread makes what blocks (journal, cache, the kernel's side), waits and unmakes.  What belongs to the loop is
- * made there, while the main thread waits.  kr-loop does the protocol; its workers (kernel.c) take the kernel's
+ * The main thread makes what blocks (journal, cache, the kernel's side), waits and unmakes.  What belongs to the loop
+ * is made there, while the main thread waits.  kr-loop does the protocol; its workers (kernel.c) take the kernel's
  * requests. The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a
  * signal comes: then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
  */
@@ -368,7 +368,7 @@ static void make_files(void *context)
 	if (step->err == 0)
 		mount->prefetches = kr_prefetches_new(mount);
 	if (step->err == 0)
-		step->err = kr_recover(mount, &step->serve->recovery);
+		kr_recover(mount, &step->serve->recovery);
 	keep_reason(step);
 }
 

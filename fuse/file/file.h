@@ -1,15 +1,15 @@
 /* One file that this node reads or writes: its lease, its unflushed bytes, and its attributes under the lease.
  *
- * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease.  Idle files keep
- * READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX, and give WRITE back.  A kr_file needs no
- * descriptor.
+ * A kr_file exists from the first open until it has no opens, no unflushed or unstable bytes and no lease.  Idle files
+ * keep READ (for the stage and the kernel's pages) in an LRU of KR_FILE_IDLE_MAX, and give WRITE back.  A kr_file needs
+ * no descriptor.
  *
  * Threads: libfuse's workers take the lock for fast paths and never wait in them; the loop does everything else.  Lock
- * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say what guards them: [lock],
- * or [loop] = loop thread only.
+ * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say what guards them:
+ * [lock], or [loop] = loop thread only.
  *
- * Waiting: a request that waits for a change of the file is on `waiters`.  A step wakes all waiters, and each looks again
- * at what it needs: so no wake-up is lost.
+ * Waiting: a request that waits for a change of the file is on `waiters`.  A step wakes all waiters, and each looks
+ * again at what it needs: so no wake-up is lost.
  */
 #ifndef KR_FUSE_FILE_H
 #define KR_FUSE_FILE_H
@@ -139,7 +139,8 @@ void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *fil
 void kr_files_space(struct kr_files *files);
 /* Loop thread: WAITER waits for space in the journal; it is also woken now and then. */
 void kr_files_wait_space(struct kr_files *files, struct kr_waiter *waiter);
-/* Loop thread: counts the times that the session went on after a break (kr_files_resumed); grants that cross one are not to be trusted. */
+/* Loop thread: counts the times that the session went on after a break (kr_files_resumed); grants that cross one are
+ * not to be trusted. */
 uint64_t kr_files_generation(const struct kr_files *files);
 /* The session goes on: every file is stepped.  Loop thread. */
 void kr_files_resumed(struct kr_files *files);
@@ -205,8 +206,8 @@ void kr_file_flush_failed(struct kr_file *file, int err);
  * and close, 0: none. Any thread, lock not held. */
 void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err);
 
-/* The session is lost, and with it all leases; its RECALLs will not be answered.  Returns the lease kinds that RECLAIM is
- * to ask for.  Loop thread. */
+/* The session is lost, and with it all leases; its RECALLs will not be answered.  Returns the lease kinds that RECLAIM
+ * is to ask for.  Loop thread. */
 uint8_t kr_file_session_lost(struct kr_file *file);
 /* RECLAIM of the file was answered with ERR and REPLY.  Loop thread. */
 void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
@@ -214,9 +215,8 @@ void kr_file_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_re
 /* --- for attributes and for operations that change the file at the server (file_attr.c) ------- */
 
 /* Attributes that the server gave, as seen from here (own unflushed size and mtime).  STAMP: when they were asked
- * (kr_file_stamp, kr_clock_ns), 0 if that is not known.  False: own bytes went to the server since, ask again (never
+ * (kr_clock_ns), 0 if that is not known.  False: own bytes went to the server since, ask again (never
  * said when LAST).  FILE may be NULL.  Any thread. */
-uint64_t kr_file_stamp(struct kr_file *file);
 bool kr_file_overlay_attr(struct kr_file *file, uint64_t stamp, bool last, struct kr_attr *attr);
 
 /* Own bytes are flushed before SETATTR of size or times, FALLOCATE, COPY.  Loop thread, each time the op looks:

@@ -98,12 +98,6 @@ const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
 
 /* --- attributes as seen from here ------------------------------------------------------------- */
 
-uint64_t kr_file_stamp(struct kr_file *file)
-{
-	(void)file;
-	return kr_clock_ns();
-}
-
 /* It was set by hand, ahead of the server's clock, and before what is dirty here was written: setting it takes all
  * bytes first. */
 static bool is_ahead(const struct kr_file *file, struct kr_time mtime)

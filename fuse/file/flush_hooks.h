@@ -29,7 +29,8 @@ struct kr_flush_hooks {
 	bool (*is_unapplied)(struct kr_file *file);
 	/* Bytes must reach the server before a lease of the file is given back. */
 	bool (*is_bound)(struct kr_file *file);
-	/* A lease of the file is about to be given back: bytes that were refused must be judged before they go again. */
+	/* A lease of the file is about to be given back: bytes that were refused must be judged before they go again.
+	 */
 	void (*uncovered)(struct kr_file *file);
 };
 

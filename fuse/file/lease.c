@@ -95,8 +95,8 @@ void kr_lease_note_flush(struct kr_file *file)
 }
 
 /* Two nodes that store into one page take it from each other.  As a rule a program stores before its page goes, because
- * the other node's request takes longer.  Nothing guarantees that, and both could ask for ever.  So after a turn in which
- * no byte was stored, the pages of the next turn stay for a moment. */
+ * the other node's request takes longer.  Nothing guarantees that, and both could ask for ever.  So after a turn in
+ * which no byte was stored, the pages of the next turn stay for a moment. */
 static bool is_lingering(const struct kr_file *file)
 {
 	return file->holder.stores && file->pages.fruitless && !file->pages.written &&

@@ -1,12 +1,12 @@
-/* flock and byte-range locks of this node's programs: what they hold (the server decides), for the end of the session
- * with a server that restarts, and requests on their way.  Loop thread, unless said otherwise.
+/* flock and byte-range locks of this node's programs: what the server has granted them, and requests on their way.  A
+ * server that restarts is told of the granted ones.  Loop thread, unless said otherwise.
  *
- * A request outlives the operation that made it: a program that is interrupted is answered at once, and if the server
- * grants the lock all the same, it is set back to what the program holds.
- *  - Before anything is given up, the file's unflushed bytes go to the server: who locks next reads and overwrites them
- *    (P3).  (What is written to other files meanwhile: lock_owners.h.)
+ * A request outlives its operation: an interrupted program is answered at once.  If the server grants the lock all the
+ * same, the request is followed by one that restores what the program holds.
+ *  - Before a lock is given up, the file's unflushed bytes go to the server: the next holder reads and overwrites them
+ *    (P3).  Bytes of other files: lock_owners.h.
  *  - Requests of one owner for one file go out in the order in which they were made.
- *  - A lock that cannot be claimed again is lost: the program is not told (there is no way), the log is.
+ *  - A lock that cannot be claimed again is lost.  The log says so; there is no way to tell the program.
  */
 #ifndef KR_FUSE_LOCKS_H
 #define KR_FUSE_LOCKS_H
@@ -26,7 +26,7 @@ void kr_locks_fini(struct kr_mount *mount);
  * once, never from inside this call, unless the call is abandoned before. */
 struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *want, bool wait,
 	void (*done)(void *context, int err), void *context);
-/* Nobody waits for the answer any more. A request for a lock is withdrawn; one to give it up goes on. */
+/* The program waits no longer.  A request for a lock is withdrawn; one to give it up goes on. */
 void kr_locks_abandon(struct kr_lock_call *call);
 
 /* Whether OWNER holds anything of the file, as far as programs know; whether it may hold anything. */

@@ -2,8 +2,8 @@
  *
  *   wait for READ -> wait for attributes -> the stage reads the file ahead -> all is here, or time is over: answer
  *
- * Each step starts from the first of these, because READ may be recalled and the file may change at any time.  A small file
- * is looked at whenever blocks have come, a large one only with the tick: looking counts its blocks.
+ * Each step starts from the first of these, because READ may be recalled and the file may change at any time.  A small
+ * file is looked at whenever blocks have come, a large one only with the tick: looking counts its blocks.
  */
 #include "fuse/file/prefetch.h"
 

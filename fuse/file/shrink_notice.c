@@ -9,7 +9,6 @@
 #include "fuse/file/file_priv.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/base/notify.h"
-#include "fuse/base/shim.h"
 
 struct notice {
 	struct kr_notify_job job;

@@ -114,8 +114,8 @@ static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const
 	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL);
 }
 
-/* [lock] held.  A directory's attributes may be older than a change of a name in it: the kernel asks for them again before
- * it shows them. */
+/* [lock] held.  A directory's attributes may be older than a change of a name in it: the kernel asks for them again
+ * before it shows them. */
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {

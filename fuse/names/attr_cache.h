@@ -1,16 +1,15 @@
 /* The attribute cache: names and attributes that this node may answer from without asking the server (msgs.def, NOTES).
  *
- * Answers that may be cached come in through the rpc (kr_attr_cache_learn).  They go with INVALIDATE, which is answered at
- * once, with the connection, or by age.  Operations look here first, in any thread.  A cached answer is true when it is
- * looked up: a node that changes it waits until this node has invalidated it.  What a request of our own changes is not
- * answered from here until that request has ended.  A fenced mount answers nothing from here.
+ * Answers that may be cached come in through the rpc (kr_attr_cache_learn).  They go with INVALIDATE, which is answered
+ * at once, with the connection, or by age.  Operations look here first, in any thread.  A cached answer is true when it
+ * is looked up: a node that changes it waits until this node has invalidated it.  What a request of our own changes is
+ * not answered from here until that request has ended.  A fenced mount answers nothing from here.
  */
 #ifndef KR_FUSE_ATTR_CACHE_H
 #define KR_FUSE_ATTR_CACHE_H
 
 #include <jansson.h>
 
-#include "common/base/list.h"
 #include "common/base/types.h"
 #include "fuse/base/mount.h"
 
@@ -36,8 +35,8 @@ void kr_attr_cache_change_end(struct kr_mount *mount, void *change);
 /* The server has opened the file for us, with the attributes NOW: programs see a new time of access at once. */
 void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *now);
 
-/* Each returns whether the answer is cached; *RET_ERR is the server's.  TRUE_NS is for kr_file_overlay_attr.  Any thread.
- * A lookup with CRED NULL finds what any caller may know; the caller's groups need not be found out for it. */
+/* Each returns whether the answer is cached; *RET_ERR is the server's.  TRUE_NS is for kr_file_overlay_attr.  Any
+ * thread. A lookup with CRED NULL finds what any caller may know; the caller's groups need not be found out for it. */
 bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
 /* The same of a name that exists; does not count as an answer. */

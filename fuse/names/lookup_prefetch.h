@@ -1,9 +1,9 @@
 /* Lookup prefetch (LOOKUPS in msgs.def): connects what was listed (dir_listing.h), operations and the attribute cache.
  *
  * A lookup that is not cached asks here first.  Either it goes to the server by itself, or it waits for a request that
- * asks for its name and for the names expected after it.  The answers are cached (attr_cache.c), and the waiting lookups
- * look there again.  A directory that a program walks without listing it is listed for it (walk_detector.h).  Loop thread,
- * except kr_lookup_prefetch_new and _free.
+ * asks for its name and for the names expected after it.  The answers are cached (attr_cache.c), and the waiting
+ * lookups look there again.  A directory that a program walks without listing it is listed for it (walk_detector.h).
+ * Loop thread, except kr_lookup_prefetch_new and _free.
  */
 #ifndef KR_FUSE_LOOKUP_PREFETCH_H
 #define KR_FUSE_LOOKUP_PREFETCH_H
@@ -30,8 +30,8 @@ void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cre
 	uint64_t cookie, const void *entries, size_t length, bool anew);
 /* A name in PARENT that CRED has asked for by itself has been found there. */
 void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent);
-/* NAME in PARENT is not cached: returns the list to wait in (kr_waiter_wait) until it is, or cannot be.  NULL: the lookup
- * must be sent by itself. */
+/* NAME in PARENT is not cached: returns the list to wait in (kr_waiter_wait) until it is, or cannot be.  NULL: the
+ * lookup must be sent by itself. */
 struct kr_list *kr_lookup_prefetch_ask(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
 

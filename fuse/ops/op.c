@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cred.h"
 #include "fuse/base/options.h"

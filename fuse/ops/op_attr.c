@@ -278,7 +278,7 @@ static void step_getattr(struct kr_op *op)
 		return;
 	}
 	file = kr_file_find(op->mount, &getattr->fid);
-	getattr->stamp = file ? kr_file_stamp(file) : 0;
+	getattr->stamp = file ? kr_clock_ns() : 0;
 	kr_file_put(file);
 	getattr->cuts = kr_inode_truncations(op->mount->inodes, getattr->number);
 	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
@@ -363,7 +363,7 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 	if (setattr->file) {
 		kr_file_after_change(setattr->file, err, setattr->size, err ? NULL : &attr);
 		if (err == 0)
-			kr_file_overlay_attr(setattr->file, kr_file_stamp(setattr->file), true, &attr);
+			kr_file_overlay_attr(setattr->file, kr_clock_ns(), true, &attr);
 	}
 	if (!in_order(setattr, err)) {
 		step_setattr(op);

@@ -1,5 +1,5 @@
-/* What the data operations share: ops that wait for a file, and how bytes get into the journal.  For op_open.c, op_read.c,
- * op_write.c, op_sync.c and op_space.c.
+/* What the data operations share: ops that wait for a file, and how bytes get into the journal.  For op_open.c,
+ * op_read.c, op_write.c, op_sync.c and op_space.c.
  */
 #ifndef KR_FUSE_OP_FILE_H
 #define KR_FUSE_OP_FILE_H

@@ -89,7 +89,7 @@ static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struc
 		struct kr_getattr_request getattr = {.file = *fid};
 
 		entry->file = *fid;
-		entry->stamp = kr_file_stamp(file);
+		entry->stamp = kr_clock_ns();
 		kr_op_send(op, KR_MSG_GETATTR, &getattr, KR_RPC_READ_ONLY, on_attr_again);
 	}
 	kr_file_put(file);

@@ -7,8 +7,8 @@
  * says what that costs).
  *
  * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As
- * long as there is such a handle (file->pages.mappable) pages come under READ and WRITE together (op_read.c); those that have
- * come before, under READ alone, are dropped before the first is opened.
+ * long as there is such a handle (file->pages.mappable) pages come under READ and WRITE together (op_read.c); those
+ * that have come before, under READ alone, are dropped before the first is opened.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -324,7 +324,7 @@ static void finish_create(struct open_op *open)
 
 	if (!may_finish(open))
 		return;
-	kr_file_overlay_attr(file, kr_file_stamp(file), true, &open->attr);
+	kr_file_overlay_attr(file, kr_clock_ns(), true, &open->attr);
 	handle = new_handle(file, &fi, open->readable);
 	err = kr_op_entry(op->mount, &open->parent, open->name, &file->fid, &open->attr, &entry);
 	if (err) {

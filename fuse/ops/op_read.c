@@ -2,8 +2,8 @@
  * for attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
  *
  * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that
- * programs may have mapped for storing (file->pages.mappable), needs READ and WRITE (lease_state.h); a read(2) of it does
- * not.  The kernel says which it is: what a program reads past the pages has the owner of its locks with it.
+ * programs may have mapped for storing (file->pages.mappable), needs READ and WRITE (lease_state.h); a read(2) of it
+ * does not.  The kernel says which it is: what a program reads past the pages has the owner of its locks with it.
  */
 #include <errno.h>
 #include <stdlib.h>

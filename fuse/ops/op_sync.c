@@ -4,7 +4,6 @@
  * descriptors was closed. */
 #include <errno.h>
 
-#include "common/base/fault.h"
 #include "fuse/file/locks.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/base/options.h"

@@ -6,8 +6,8 @@
  * blocks, under their version, but fetches nothing.
  *
  * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the
- * blocks held in memory and what pread looks at; the rest is the loop's.  Lock order: file->lock before stage->lock; stage->lock before the cache's locks.
- * Any call may be made with or without file->lock.
+ * blocks held in memory and what pread looks at; the rest is the loop's.  Lock order: file->lock before stage->lock;
+ * stage->lock before the cache's locks. Any call may be made with or without file->lock.
  */
 #ifndef KR_FUSE_STAGE_H
 #define KR_FUSE_STAGE_H

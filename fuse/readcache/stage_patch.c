@@ -11,8 +11,8 @@
 
 #include "common/base/util.h"
 #include "fuse/readcache/cache_format.h"
-#include "fuse/readcache/hops_priv.h"
 #include "fuse/journal/journal.h"
+#include "fuse/readcache/hops_priv.h"
 #include "fuse/readcache/stage_priv.h"
 
 struct patch {

@@ -1,4 +1,5 @@
-/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_store.c (memory to disk), stage_patch.c (own flushed bytes).
+/* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_store.c (memory to disk),
+ * stage_patch.c (own flushed bytes).
  */
 #ifndef KR_FUSE_STAGE_PRIV_H
 #define KR_FUSE_STAGE_PRIV_H

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/readcache/cache_format.h"

@@ -90,8 +90,8 @@ struct kr_rpc_events {
 struct kr_rpc_hooks {
 	/* A request of TYPE, encoded in FIELDS, is about to be sent.  Returns what `ended` is to get; NULL: nothing. */
 	void *(*begun)(struct kr_mount *mount, uint16_t type, const void *fields, size_t length);
-	/* The server has answered it with ERR and REPLY in a frame with FLAGS.  The request was submitted at ASKED_NS, the
-	 * reply heard at HEARD_NS. */
+	/* The server has answered it with ERR and REPLY in a frame with FLAGS.  The request was submitted at ASKED_NS,
+	 * the reply heard at HEARD_NS. */
 	void (*answered)(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
 		const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 	/* The request has been answered, or never will be.  Takes over what `begun` returned; not called for NULL. */

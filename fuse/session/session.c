@@ -189,7 +189,7 @@ static void reclaim_answered(struct kr_session *session)
 		return;
 	session->state = KR_SESSION_REPLAYING;
 	if (session->hooks)
-		session->hooks->replay(session->mount, session->boot_changed);
+		session->hooks->replay(session->mount);
 	else
 		kr_session_replayed(session);
 }
@@ -203,7 +203,7 @@ static void on_reclaim_reply(void *context, int err, const void *reply, struct k
 	(void)data;
 	if (!kr_pending_end(pending) || session->state != KR_SESSION_RECLAIMING || err == -ECONNRESET)
 		return; /* without an answer nothing is decided: the file is asked for again in the next session */
-	session->hooks->reclaimed(session->mount, &file, err, reply, session->boot_changed);
+	session->hooks->reclaimed(session->mount, &file, err, reply);
 	reclaim_answered(session);
 }
 
@@ -231,7 +231,7 @@ void kr_session_start_recovery(struct kr_session *session)
 	session->reclaims = 1;
 	/* First, so that replays of a recovery that broke off are given up and do not go out again. */
 	if (session->hooks)
-		session->hooks->collect(session->mount, session->boot_changed, add_reclaim, session);
+		session->hooks->collect(session->mount, add_reclaim, session);
 	kr_rpc_open_early(session->mount->rpc);
 	reclaim_answered(session);
 }

@@ -28,31 +28,30 @@ struct kr_reclaim_item {
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
 
-/* What the owner of the files does in a recovery.  BOOT_CHANGED: the server's machine has booted since the last session
- * of this process; also true for the first one (then the boot ids in the journal tell, see kr_session_facts). */
+/* What higher rooms do for a session: the owner of the files in a recovery, and others. */
 struct kr_session_hooks {
 	/* Before each HELLO: the ring listener's port on HOST, our address towards the server. */
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
 	/* After each HELLO: who we are for peers. */
 	void (*identify)(struct kr_mount *mount);
-	/* Calls ADD for each file that has opens, leases, unflushed bytes, or (when BOOT_CHANGED) applied bytes not
-	 * stable. */
-	void (*collect)(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn add, void *add_context);
+	/* Calls ADD for each file that has opens, leases, unflushed bytes, or applied bytes that an earlier boot of the
+	 * server lost. */
+	void (*collect)(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_context);
 	/* The answer for one of them; ERR -ESTALE: the file is gone. */
-	void (*reclaimed)(struct kr_mount *mount, const struct kr_fid *file, int err,
-		const struct kr_reclaim_reply *reply, bool boot_changed);
+	void (*reclaimed)(
+		struct kr_mount *mount, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply);
 	/* All are answered.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) if there are any and calls
 	 * kr_session_replayed when all are done; at once when there are none.  When the connection breaks meanwhile,
 	 * this comes again after another collect; calls of the earlier time that are unanswered are sent again by the
 	 * rpc. */
-	void (*replay)(struct kr_mount *mount, bool boot_changed);
+	void (*replay)(struct kr_mount *mount);
 	/* What is not flushed, and how much of it was refused; may be NULL. */
 	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
 	/* Of a replay that had begun: the node has come back itself, or somebody else replays. There will be no session
 	 * any more. */
 	void (*refused)(struct kr_mount *mount);
-	/* The server's machine has booted while we had a session; before that it was heard until HEARD_NS.  Returns how many
-	 * directories may have lost changes that no fsync has confirmed.  May be NULL. */
+	/* The server's machine has booted while we had a session; before that it was heard until HEARD_NS.  Returns how
+	 * many directories may have lost changes that no fsync has confirmed.  May be NULL. */
 	size_t (*booted)(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns);
 	/* The connection has ended: what depends on the server's notices is void.  May be NULL. */
 	void (*disconnected)(struct kr_mount *mount);

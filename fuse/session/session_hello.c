@@ -85,12 +85,9 @@ static void tell_of_boot(struct kr_session *session)
 static void take_facts(struct kr_session *session, const struct kr_hello_reply *reply)
 {
 	struct kr_session_facts *facts = &session->facts;
-	bool same_boot = facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) == 0;
 
-	if (facts->id && !same_boot)
+	if (facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) != 0)
 		tell_of_boot(session);
-	/* A change stays a change until a recovery that knows of it has been completed. */
-	session->boot_changed = !same_boot || (session->boot_changed && !session->recovered);
 	if (!facts->id) {
 		facts->root = reply->root;
 		facts->root_attr = reply->root_attr;

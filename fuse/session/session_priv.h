@@ -33,10 +33,9 @@ struct kr_session {
 	char own_host[64];      /* our address towards the server that is being connected to */
 	struct kr_session_facts facts;
 	enum kr_session_state state;
-	uint64_t epoch; /* counts connections: late answers of an earlier one are ignored */
-	bool begun;     /* kr_session_begin has been called */
-	bool recovered; /* the present session has been through its recovery */
-	bool boot_changed;
+	uint64_t epoch;  /* counts connections: late answers of an earlier one are ignored */
+	bool begun;      /* kr_session_begin has been called */
+	bool recovered;  /* the present session has been through its recovery */
 	size_t reclaims; /* not yet answered, plus one while they are being sent */
 	uv_timer_t tick, deadline;
 	bool complained, refused;          /* in this outage: of the connection, of the server's refusal */

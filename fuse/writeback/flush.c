@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/base/log.h"
-#include "fuse/writeback/chain_priv.h"
 #include "fuse/base/options.h"
 
 /* --- what is applied -------------------------------------------------------------------------- */

@@ -165,8 +165,8 @@ void kr_flusher_resumed(struct kr_flusher *flusher);
 
 /* What the journal held at the start becomes files again, before the mount serves anything: after kr_journal_open and
  * before kr_session_begin.  The session then reclaims these files, too, so the server serves none of them to others
- * before their bytes are accounted for.  Takes RECOVERY's content and logs it; damage stays for status.  0 or -ENOMEM. */
-int kr_recover(struct kr_mount *mount, struct kr_recovery *recovery);
+ * before their bytes are accounted for.  Takes RECOVERY's content and logs it; damage stays for status. */
+void kr_recover(struct kr_mount *mount, struct kr_recovery *recovery);
 /* The recovery of all files in a new session (recovery.c), for the session. */
 const struct kr_session_hooks *kr_recovery_hooks(void);
 

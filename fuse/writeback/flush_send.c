@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/writeback/flush_priv.h"
 

@@ -1,12 +1,12 @@
-/* What becomes of files when the session is lost: RECLAIM says what they need, its answer what they keep.  Loop thread.
- */
+/* Recovery of files: in a new session RECLAIM says what they need, its answer what they keep; at the start of a mount the
+ * journal gives them back.  Loop thread. */
 #include <errno.h>
 #include <inttypes.h>
 
+#include "common/base/log.h"
 #include "fuse/file/locks.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/writeback/flush_priv.h"
-#include "common/base/log.h"
 
 struct collection {
 	kr_reclaim_add_fn add;
@@ -37,23 +37,20 @@ static void collect_file(struct kr_file *file, void *context)
 		collection->add(collection->context, &item);
 }
 
-static void collect(struct kr_mount *mount, bool boot_changed, kr_reclaim_add_fn add, void *add_context)
+static void collect(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_context)
 {
 	struct collection collection = {
 		.add = add, .context = add_context, .boot_id = kr_session_facts(mount->session)->boot_id};
 
-	(void)boot_changed;
 	kr_journal_set_server(mount->journal, kr_session_facts(mount->session)->instance);
 	kr_flusher_session_lost(mount->flusher);
 	kr_files_for_each(mount->files, collect_file, &collection);
 }
 
-static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err, const struct kr_reclaim_reply *reply,
-	bool boot_changed)
+static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err, const struct kr_reclaim_reply *reply)
 {
 	struct kr_file *file = kr_file_find(mount, fid);
 
-	(void)boot_changed;
 	if (!file)
 		return;
 	kr_file_reclaimed(file, err, reply);
@@ -61,9 +58,8 @@ static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err,
 	kr_file_put(file);
 }
 
-static void replay(struct kr_mount *mount, bool boot_changed)
+static void replay(struct kr_mount *mount)
 {
-	(void)boot_changed;
 	kr_locks_reclaim(mount); /* on the wire before RECLAIM_DONE */
 	kr_flusher_replay(mount->flusher);
 }
@@ -87,13 +83,11 @@ const struct kr_session_hooks *kr_recovery_hooks(void)
 /* --- what the journal held at the start becomes files again ------------------------------------ */
 
 /* The file may be there already only in tests; normally nothing has been served yet. */
-static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
+static void adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 {
 	struct kr_file *file = kr_file_get_or_new(mount, &recovered->file->fid);
 	const bool uncovered = recovered->uncovered.up_to != 0;
 
-	if (!file)
-		return -ENOMEM;
 	pthread_mutex_lock(&file->lock);
 	file->journal_file = recovered->file;
 	recovered->file = NULL;
@@ -115,7 +109,6 @@ static int adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	if (uncovered)
 		kr_unjudged_recovered(file, &recovered->uncovered);
 	kr_file_put(file);
-	return 0;
 }
 
 static void tell(const struct kr_recovery *recovery)
@@ -135,23 +128,18 @@ static void tell(const struct kr_recovery *recovery)
 		kr_log(damage->torn_tail ? KR_LOG_WARNING : KR_LOG_ERROR, "journal: %s", damage->text);
 }
 
-int kr_recover(struct kr_mount *mount, struct kr_recovery *recovery)
+void kr_recover(struct kr_mount *mount, struct kr_recovery *recovery)
 {
 	struct kr_flusher *flusher = mount->flusher;
 	struct kr_link *link;
 
 	tell(recovery);
-	for (link = recovery->files.head.next; link != &recovery->files.head; link = link->next) {
-		int err = adopt(mount, KR_LIST_ENTRY(link, struct kr_recovered_file, link));
-
-		if (err)
-			return err;
-	}
+	for (link = recovery->files.head.next; link != &recovery->files.head; link = link->next)
+		adopt(mount, KR_LIST_ENTRY(link, struct kr_recovered_file, link));
 	if (recovery->uncovered)
 		kr_uncovered_rewrite(flusher->uncovered);
 	while ((link = kr_list_pop(&recovery->damage))) {
 		kr_list_append(&flusher->damage, link);
 		flusher->damages++;
 	}
-	return 0;
 }

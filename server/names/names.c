@@ -236,13 +236,15 @@ static void note_own(struct kr_request *request, const struct kr_fid *fid, struc
 static void note_removed(struct kr_request *request)
 {
 	struct kr_removed *removed = request->state;
-	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
+	struct kr_sfile *file;
 	bool orphaned = removed->orphaned && !removed->named;
 
 	kr_request_cache_end(request, request->err);
 	note_own(request, &removed->fid, &removed->own);
 	note_own(request, &removed->moved, &removed->moved_own);
 	note_own(request, &removed->exchanged, &removed->exchanged_own);
+	/* Only now: to note a change can push unused files out of the table. */
+	file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
 	if (removed->lingers)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file && orphaned)

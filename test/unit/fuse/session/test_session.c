@@ -127,26 +127,24 @@ const uint8_t *kr_local_node_id(const struct kr_local *local)
 
 /* --- the files -------------------------------------------------------------------------------- */
 
-static void collect(struct kr_mount *unused, bool boot_changed, kr_reclaim_add_fn add, void *context)
+static void collect(struct kr_mount *unused, kr_reclaim_add_fn add, void *context)
 {
-	(void)unused, (void)boot_changed;
+	(void)unused;
 	heard.collected++;
 	for (uint8_t i = 0; i < FILES; i++)
 		add(context, &(struct kr_reclaim_item){.file = {.length = 1, .bytes = {i}}, .opens = 1});
 }
 
-static void reclaimed(struct kr_mount *unused, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply,
-	bool boot_changed)
+static void reclaimed(struct kr_mount *unused, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply)
 {
-	(void)unused, (void)boot_changed;
+	(void)unused;
 	assert_true((err == 0) == (reply != NULL));
 	heard.reclaimed[file->bytes[0]]++;
 	heard.err[file->bytes[0]] = err;
 }
 
-static void replay(struct kr_mount *of, bool boot_changed)
+static void replay(struct kr_mount *of)
 {
-	(void)boot_changed;
 	heard.replayed++;
 	kr_session_replayed(of->session);
 }
