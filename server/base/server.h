@@ -56,7 +56,7 @@ struct kr_server {
 	struct kr_server_locks *locks;            /* leases/locks.c */
 	struct kr_invalidation *invalidation;     /* leases/invalidation.h */
 	struct kr_watch *watch;                   /* leases/watch.h */
-	struct kr_watch_names *watch_names;       /* leases/watch_names.h; NULL: not listening */
+	struct kr_watch_names *watch_names;       /* leases/watch_names.c; NULL: not listening */
 	struct kr_data *data;                     /* flush/data.h */
 	struct kr_server_recovery *recovery;      /* recovery/recovery.h */
 	struct kr_delayed_unlink *delayed_unlink; /* names/delayed_unlink.h */

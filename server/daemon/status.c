@@ -1,5 +1,5 @@
-/* Status: what the server knows, as JSON. */
-#include "server/daemon/status.h"
+/* The status of the server as JSON. */
+#include "server/daemon/life.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -15,9 +15,9 @@
 #include "server/leases/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
+#include "server/session/trust.h"
 #include "server/base/state.h"
 #include "server/recovery/recovery.h"
-#include "server/session/trust.h"
 #include "server/leases/watch.h"
 
 enum { PIECE = 60000 };
@@ -82,7 +82,7 @@ static json_t *export_status(const struct kr_server *server)
 	return object;
 }
 
-/* How many requests of each type have come, of those that have. */
+/* The number of requests of each type, if not 0. */
 static json_t *requests_status(const struct kr_server *server)
 {
 	json_t *object = json_object();
@@ -94,7 +94,7 @@ static json_t *requests_status(const struct kr_server *server)
 	return object;
 }
 
-/* What all may know who may mount. */
+/* What all users may know that may mount. */
 static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 {
 	json_t *object = json_object();
@@ -107,7 +107,7 @@ static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 	return object;
 }
 
-/* The sessions that came with a key of OWNER; NULL: all. */
+/* The sessions with a key of OWNER; NULL: all. */
 static json_t *nodes_status(const struct kr_server *server, const struct kr_key_owner *owner, uint64_t now_ns)
 {
 	json_t *nodes = json_array();

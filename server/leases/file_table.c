@@ -105,7 +105,7 @@ void kr_sfile_changing(struct kr_sfile *file)
 	file->changing++;
 	file->changes++;
 	file->changed_epoch = ++file->server->files->epoch;
-	kr_invalidation_changing(file->server, &file->fid);
+	kr_invalidation_change_begins(file->server, &file->fid);
 }
 
 void kr_sfile_changed(struct kr_sfile *file)
@@ -115,7 +115,7 @@ void kr_sfile_changed(struct kr_sfile *file)
 	file->changes++;
 	file->ended++;
 	file->changed_epoch = ++file->server->files->epoch;
-	kr_invalidation_changed(file->server, &file->fid);
+	kr_invalidation_change_ends(file->server, &file->fid);
 }
 
 void kr_sfile_truncated(struct kr_sfile *file)
@@ -201,7 +201,7 @@ void kr_attachment_gives_up(struct kr_attachment *attachment)
 	kr_cover_gave_up(&attachment->cover, attachment->file->server->files->epoch);
 }
 
-void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor)
+static void inherit_attachment(const struct kr_attachment *attachment, struct kr_session *successor)
 {
 	const struct kr_cover cover = attachment->cover;
 	struct kr_attachment *inherited;
@@ -210,13 +210,13 @@ void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_ses
 	if (cover.refused || cover.lost)
 		kr_attachment_get(attachment->file, successor)->cover = cover;
 	inherited = kr_attachment_find(attachment->file, successor);
-	if (inherited && inherited->inherited) { /* else there is nothing that anybody waits for */
+	if (inherited && inherited->inherited) { /* else no node waits for an answer */
 		inherited->owed_lease_ns = attachment->owed_lease_ns;
 		inherited->owed_size_ns = attachment->left_size_ns;
 	}
 }
 
-uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch)
+static uint64_t covered_until(const struct kr_session *session, uint64_t epoch)
 {
 	const struct kr_attachment *attachment;
 
@@ -241,7 +241,7 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 	kr_sfile_put(file);
 }
 
-/* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
+/* What a node has open when the server stops stays held: the node will reclaim it from the next instance. */
 static void files_end(struct kr_session *session, struct kr_session *successor, bool release)
 {
 	struct kr_link *link;
@@ -253,7 +253,7 @@ static void files_end(struct kr_session *session, struct kr_session *successor, 
 		kr_list_remove(&attachment->of_file);
 		session->leases.files--;
 		if (successor)
-			kr_attachment_inherit(attachment, successor);
+			inherit_attachment(attachment, successor);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
@@ -272,7 +272,7 @@ void kr_files_init(struct kr_server *server)
 {
 	server->files = kr_xcalloc(1, sizeof(*server->files));
 	server->sessions->hooks.files_end = files_end;
-	server->sessions->hooks.covered_until = kr_attachments_covered_until;
+	server->sessions->hooks.covered_until = covered_until;
 	server->sessions->hooks.epoch = epoch_of;
 	kr_table_init(&server->files->by_fid);
 	kr_list_init(&server->files->idle);

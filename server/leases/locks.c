@@ -16,7 +16,7 @@ struct kr_server_locks {
 	struct kr_list files; /* kr_sfile_locks.link */
 };
 
-/* Exists while somebody holds a lock of the file or waits for one. */
+/* Exists while a session holds a lock of the file or waits for one. */
 struct kr_sfile_locks {
 	struct kr_link link;   /* kr_server_locks.files */
 	struct kr_sfile *file; /* reference */
@@ -43,7 +43,7 @@ static void on_grant(void *context, struct kr_lock_waiter *waiter)
 	kr_request_reply(wait->request, 0, NULL, NULL, 0);
 }
 
-/* `via` is the session: its end is the locks' end. */
+/* `via` is the session: its locks end with it. */
 static void counted(void *context, const struct kr_lock *lock, int change)
 {
 	struct kr_session *session = (struct kr_session *)lock->via;
@@ -214,7 +214,7 @@ static void handle_reclaim_lock(struct kr_request *request)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
-void kr_locks_session_ended(struct kr_session *session)
+static void session_ended(struct kr_session *session)
 {
 	struct kr_sfile_locks *locks, *after;
 
@@ -243,7 +243,7 @@ void kr_locks_fini(struct kr_server *server)
 
 void kr_locks_register(struct kr_server *server)
 {
-	server->sessions->hooks.locks_end = kr_locks_session_ended;
+	server->sessions->hooks.locks_end = session_ended;
 	kr_server_on(server, KR_MSG_LOCK, handle_lock, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_LOCK_TEST, handle_lock_test, 0);
 	kr_server_on(server, KR_MSG_RECLAIM_LOCK, handle_reclaim_lock, KR_HANDLER_IN_GRACE);

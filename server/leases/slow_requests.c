@@ -41,7 +41,7 @@ static const struct kr_sfile *file_of(const struct kr_request *request)
 	return fid ? kr_sfile_find(request->server, fid) : NULL;
 }
 
-/* Who has been asked for a lease of the file and has not given it back; "": nobody. */
+/* The node that has not given back a lease of the file; "": none. */
 static const char *awaited(const struct kr_request *request)
 {
 	const struct kr_sfile *file = file_of(request);

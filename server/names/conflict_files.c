@@ -1,5 +1,11 @@
-/* CONFLICT: the files that late bytes go to (see late.h). */
-#include "server/names/conflict_files.h"
+/* CONFLICT: makes the file for a node's late bytes after the server has declared them in conflict (late.h), or finds
+ * the file made before.
+ *
+ * The server makes one at a time.  So a request that comes twice, perhaps in two sessions, finds what the first one
+ * made.  The search for the original may take long (locate.h): the next request is that of the session that has waited
+ * longest.  Loop thread; what blocks runs in the pool.
+ */
+#include "server/names/names.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +27,7 @@ struct making {
 	struct kr_conflict *conflict;
 	struct kr_cred cred;
 	bool as_user;
-	struct kr_fid root; /* a later HELLO may set the session's */
+	struct kr_fid root; /* a later HELLO may change that of the session */
 	struct kr_conflict_made made;
 };
 
@@ -48,7 +54,7 @@ static int record(void *context, const struct kr_fid *target)
 	return err;
 }
 
-/* The time for people in the file's name: what the node says, if it can be. */
+/* The time in the file's name, for people: the node's if it is sane. */
 static struct kr_time time_for_name(struct kr_time written)
 {
 	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
@@ -91,7 +97,7 @@ static void run_making(struct kr_request *request)
 	if (!conflict->original && msg->path[0])
 		conflict->original = kr_xstrdup(msg->path);
 	if (kr_conflicts_log(&request->server->recovery->conflicts, conflict))
-		kr_log_error("%s", kr_fail_reason()); /* its identity is there: only people miss its name */
+		kr_log_error("%s", kr_fail_reason()); /* its identity is recorded: only people miss its name */
 	if (!known)
 		kr_log_warn("late bytes of %s from node %s go to %s", msg->path[0] ? msg->path : "a file",
 			request->session->name, conflict->place);
@@ -99,7 +105,7 @@ static void run_making(struct kr_request *request)
 
 static void start_next(struct kr_server *server);
 
-/* TARGET is held at the export: now it is open for the session. */
+/* The export holds TARGET: now the session has it open. */
 static void reply_made(struct kr_request *request, const struct kr_conflict_made *made)
 {
 	struct kr_conflict_reply reply = {.target = made->target, .attr = made->attr, .place = made->place};
@@ -142,7 +148,7 @@ static void start_making(struct kr_request *request, const struct kr_conflict *d
 	kr_request_run(request, run_making, made);
 }
 
-/* There is one. */
+/* Takes the next request; the queue is not empty. */
 static struct kr_request *take_next(struct kr_server *server)
 {
 	struct kr_request *next = KR_LIST_ENTRY(server->recovery->conflicts_asked.head.next, struct kr_request, wait),

@@ -1,4 +1,4 @@
-/* Operations on names. Each is one job in the pool; what follows is told to the table of files. */
+/* Operations on names.  Each is one job in the pool; the table of files follows its result. */
 #include "server/names/names.h"
 
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include "server/leases/invalidation.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
-#include "server/recovery/resent.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/leases/watch.h"
@@ -87,6 +86,30 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 	request->effect.folds |= folds;
 }
 
+/* --- requests that may have been executed already ----------------------------------------------- */
+
+bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
+	uint32_t type, uint32_t uid)
+{
+	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
+
+	if (request->duplicate.made)
+		return kr_fid_hash(fid) == request->duplicate.made;
+	if (kr_request_cache_made_by_other(request, fid))
+		return false;
+	return request->duplicate.maybe_executed && (attr->mode & 0170000) == type && attr->uid == uid &&
+		attr->ctime.sec >= now_sec - horizon_sec;
+}
+
+int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+{
+	int err = kr_export_lookup(request->server->export, cred, parent, name, ret_fid, ret_attr);
+
+	return err || kr_fid_hash(ret_fid) == request->duplicate.made ? err : -EEXIST;
+}
+
 /* --- MAKE, LINK ------------------------------------------------------------------------------- */
 
 static void run_make(struct kr_request *request)
@@ -155,7 +178,7 @@ static void link_done(struct kr_request *request)
 		return;
 	}
 	if (file)
-		file->orphan = false; /* an unnamed one has a name now */
+		file->orphan = false; /* an unnamed file has a name now */
 	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->effect.own);
 	request->effect.committed = true;
 	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
@@ -208,8 +231,8 @@ static void note_own(struct kr_request *request, const struct kr_fid *fid, struc
 		kr_watch_own_of(request->server, fid, change);
 }
 
-/* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to
- * forget, and meanwhile others may build on what was done: the next instance of the server must not do it again. */
+/* The file's state in the table follows the job.  The answer may have to wait for other nodes' invalidations.
+ * Meanwhile other nodes may build on the effect: the next instance of the server must not execute the request again. */
 static void note_removed(struct kr_request *request)
 {
 	struct kr_removed *removed = request->state;
@@ -285,7 +308,7 @@ static uint16_t grant_lookup(struct kr_request *request, int err, const void *re
 	if (err && err != -ENOENT)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.lookup_request.parent) |
-		(err ? 0 : kr_invalidation_grant_attr(request, &found->file));
+		(err ? 0 : kr_attrs_grant(request, &found->file));
 }
 
 static uint16_t grant_readlink(struct kr_request *request, int err, const void *reply)
@@ -303,11 +326,10 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 {
 	const struct kr_make_reply *made = reply;
 
-	/* A directory that was made long ago need not be empty any more. */
+	/* A directory that an earlier execution made need not be empty any more. */
 	if (err || request->duplicate.maybe_executed || request->effect.folds)
 		return 0;
-	return kr_invalidation_grant(request, &request->msg.make_request.parent) |
-		kr_invalidation_grant_attr(request, &made->file);
+	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_attrs_grant(request, &made->file);
 }
 
 static void link_changes(struct kr_request *request)
@@ -318,10 +340,10 @@ static void link_changes(struct kr_request *request)
 
 static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
 {
-	uint16_t flags = err ? 0 : kr_invalidation_grant_attr(request, &request->msg.link_request.file);
+	uint16_t flags = err ? 0 : kr_attrs_grant(request, &request->msg.link_request.file);
 
 	(void)reply;
-	/* What was done long ago says nothing of now. */
+	/* An earlier execution says nothing about the present. */
 	return err || request->duplicate.maybe_executed ?
 		flags :
 		flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
@@ -360,6 +382,4 @@ void kr_names_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_LINK, link_changes, grant_link);
 	kr_invalidation_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
 	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, NULL);
-	kr_readdir_xattr_register(server);
-	kr_lookups_register(server);
 }

@@ -1,4 +1,4 @@
-/* READDIR, STATFS, extended attributes and ACCESS: one job each, with room for what comes back. */
+/* READDIR, STATFS, extended attributes and ACCESS: one job each, with room for the reply. */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -13,9 +13,7 @@
 #include "server/leases/file_table.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
-#include "server/recovery/request_cache.h"
 #include "server/names/names.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
@@ -72,7 +70,7 @@ static void reply_setattr(struct kr_request *request, const struct kr_attr *attr
 	kr_request_reply_job(request);
 }
 
-/* The attributes are asked again where other nodes write: what they have not flushed belongs to the answer. */
+/* If other nodes write, the server asks them again: what they have not flushed belongs to the answer. */
 static void finish_setattr(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
@@ -83,7 +81,7 @@ static void finish_setattr(struct kr_request *request)
 		kr_attrs_get(request, &setattr->file->fid, true, reply_setattr);
 }
 
-static void tell_shorter(struct kr_request *request)
+static void send_shrink_notice(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
@@ -94,7 +92,7 @@ static void setattr_done(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
-	/* Before anybody else writes. */
+	/* Before any other node writes. */
 	if (!request->err && request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
 		kr_data_mtime_set(setattr->file, request->reply.setattr_reply.attr.mtime);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE) {
@@ -105,7 +103,7 @@ static void setattr_done(struct kr_request *request)
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_truncate_barrier_end(request, setattr->file, tell_shorter);
+		kr_truncate_barrier_end(request, setattr->file, send_shrink_notice);
 	else
 		finish_setattr(request);
 }
@@ -144,8 +142,8 @@ static void cancel_setattr(struct kr_request *request)
 	kr_operation_end(&((struct setattr *)request->state)->operation);
 }
 
-/* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush
- * first. */
+/* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
+ * flush first. */
 static uint8_t setattr_kinds(uint32_t valid)
 {
 	if (valid & KR_SET_SIZE)
@@ -193,7 +191,7 @@ static void setattr_changes(struct kr_request *request)
 static uint16_t grant_setattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.setattr_request.file);
+	return err ? 0 : kr_attrs_grant(request, &request->msg.setattr_request.file);
 }
 
 void kr_setattr_register(struct kr_server *server)

@@ -1,11 +1,10 @@
-/* STAGE at work: every node of the ring is asked to PREFETCH the file, and what they say is added up (see staging.h).
+/* STAGE: the server asks every node of the ring to PREFETCH the file, and adds their answers up (see staging.h).
  *
- * Nothing is remembered between two STAGEs of a file: each PREFETCH is answered within the time that STAGE allows, with
- * what the node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
+ * Nothing is kept between two STAGEs of a file.  A node answers PREFETCH within the time that STAGE allows, with what
+ * it has by then, and goes on by itself.  So nothing is left when the program does not ask again.
  *
- * One STAGE is a question to every node: so there are KR_SESSION_PREFETCHES of them for one session at a time, and
- * KR_SERVER_PREFETCHES for all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session
- * that has waited longest since its last.
+ * One STAGE is a callback to every node.  So a session has at most KR_SESSION_PREFETCHES of them, and all sessions
+ * KR_SERVER_PREFETCHES, give or take one STAGE.  Other STAGEs wait; next comes the session that has waited longest.
  */
 #include "server/pipelines/staging.h"
 
@@ -14,7 +13,6 @@
 #include <string.h>
 
 #include "server/session/open_rights.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
@@ -27,10 +25,10 @@ struct staging {
 	char node[256]; /* reply.node: the first that failed */
 };
 
-struct bring_ask {
+struct stage_request {
 	struct kr_link link;
 	struct staging *staging;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
 };
 
@@ -67,7 +65,7 @@ static void end(struct staging *staging)
 	start_next(server);
 }
 
-static void forget_ask(struct bring_ask *ask)
+static void forget_ask(struct stage_request *ask)
 {
 	struct kr_session *asker = ask->staging->request->session;
 
@@ -79,7 +77,7 @@ static void forget_ask(struct bring_ask *ask)
 
 static void brought(struct kr_session *session, void *context, int err, const void *message)
 {
-	struct bring_ask *ask = context;
+	struct stage_request *ask = context;
 	struct staging *staging = ask->staging;
 
 	forget_ask(ask);
@@ -94,7 +92,7 @@ static void brought(struct kr_session *session, void *context, int err, const vo
 static void cancel(struct kr_request *request)
 {
 	struct staging *staging = request->state;
-	struct bring_ask *ask, *after;
+	struct stage_request *ask, *after;
 
 	KR_LIST_FOR_EACH_SAFE(ask, after, &staging->asks, link) {
 		kr_callback_abandon(ask->session, ask->ask, request->session);
@@ -103,7 +101,7 @@ static void cancel(struct kr_request *request)
 	start_next(request->server);
 }
 
-/* Nodes of a ring trust each other; one of a user's stands alone. */
+/* Nodes of a ring trust each other; a user's node stands alone. */
 static bool takes_part(const struct kr_session *session, const struct kr_session *asker)
 {
 	if (session == asker)
@@ -114,9 +112,9 @@ static bool takes_part(const struct kr_session *session, const struct kr_session
 
 static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_prefetch_request *msg)
 {
-	struct bring_ask *ask = kr_xcalloc(1, sizeof(*ask));
+	struct stage_request *ask = kr_xcalloc(1, sizeof(*ask));
 
-	/* It reads for who has the file open at the asking node. */
+	/* The node prefetches for the user who has the file open at the asking node. */
 	if (kr_trust_confined(session))
 		kr_open_rights_add(&session->trust.open_rights, &msg->file, KR_OPEN_RIGHT_READ);
 	ask->staging = staging;
@@ -141,7 +139,8 @@ static void leave_queue(struct kr_request *request)
 static void start(struct kr_request *request)
 {
 	const struct kr_stage_request *msg = &request->msg.stage_request;
-	struct kr_prefetch_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
+	struct kr_prefetch_request stage_request = {
+		.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
 	struct kr_session *session;
 	struct staging *staging = kr_xcalloc(1, sizeof(*staging));
 
@@ -152,14 +151,14 @@ static void start(struct kr_request *request)
 	request->free_state = free;
 	KR_LIST_FOR_EACH(session, &request->server->sessions->living, link) {
 		if (takes_part(session, request->session))
-			ask_to_bring(staging, session, &bring);
+			ask_to_bring(staging, session, &stage_request);
 	}
 	request->cancel = cancel;
 	if (kr_list_empty(&staging->asks))
 		end(staging);
 }
 
-/* Whose turn it is; NULL: nobody's who waits. */
+/* The session whose STAGE comes next; NULL: none waits. */
 static struct kr_session *next_session(const struct kr_server *server)
 {
 	struct kr_session *session, *next = NULL;

@@ -1,5 +1,5 @@
-/* Which late bytes have been declared to be in conflict, and where they went: what must not be forgotten when the
- * server, or the node, or both are killed in between, so that those bytes never go into the original after all, and one
+/* Which late bytes have been declared to be in conflict, and where they went.  The server must remember that
+ * when it, or the node, or both are killed in between.  So those bytes never go into the original after all, and one
  * conflict file gets all of them.
  *
  * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last",

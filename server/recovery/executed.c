@@ -93,8 +93,8 @@ static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_
 	if (memcmp(there, format, sizeof(format)) == 0)
 		return true;
 	if (memcmp(there, none, sizeof(none)) != 0)
-		kr_log_warn(
-			"'executed' in the state directory is of another version of kairand: what that has executed is forgotten");
+		kr_log_warn("'executed' in the state directory is of another version of kairand: "
+			    "what that has executed is forgotten");
 	return false;
 }
 

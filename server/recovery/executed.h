@@ -1,13 +1,13 @@
-/* Which requests were executed, remembered beyond the end of the process, so that one whose answer was lost is not run
- * again by the next instance (or for the node's next session), when others may have built on what it did; and one that
- * was not is not taken for done because another has done the same.
+/* Which requests were executed, remembered beyond the end of the process.  So the next instance (or the node's next
+ * session) does not run one again whose answer was lost, when others may have built on its effect.  Nor is one that was
+ * not executed taken for done because another has done the same.
  *
  * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for
  * one boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any
  * thread.
  *
- * Beside them it says of each change of names that is being made what it does, from before its phase says that its turn
- * has come until after that says that it is over.  So who finds the phase TURN at the start finds that, too, and can
+ * Beside them the file says what each running change of names does.  It does so from before the phase TURN until after
+ * the change is over.  So who finds the phase TURN at the start finds that, too, and can
  * look what has become of it (kr_executed_settle).
  */
 #ifndef KR_SERVER_EXECUTED_H
@@ -60,8 +60,8 @@ void kr_executed_settle(struct kr_executed *executed,
 /* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
 /* Whether KEY, which is not found, cannot have been forgotten since the memory began: no record has been overwritten,
- * or there is one of a request that the same node sent before it, and that was begun when it came for the first time,
- * so that KEY's would have been overwritten after that. */
+ * or there is one of an earlier request of the same node, begun when it came for the first time.  The record of KEY
+ * would have been overwritten after that one. */
 bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key);
 /* Whether the memory goes back to a former instance: false when it was new, or of another boot, at kr_executed_open. */
 bool kr_executed_inherited(const struct kr_executed *executed);

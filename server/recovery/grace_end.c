@@ -1,11 +1,10 @@
 /* The beginning and the end of the grace period (session/grace.h).
  *
-
- * From then on others may get what a node that did not come back has held.  If this server ended while that node's
- * record was still there, the next instance would take the node for one that has lost nothing, and its late bytes would
- * cover what others have written since (P7).  So first the records go, durably; then it is written down that the nodes
- * are not waited for any more in this boot of the machine (else the next instance would collect replays again, and one
- * that was refused here would cover what others have written since); only then what waited goes on.  What fails is
+ * From then on others may get what a node that did not come back has held. If this server ended while that node's
+ * record was still there, the next instance would take the node for one that has lost nothing. Its late bytes would
+ * cover what others have written since (P7). So first the server removes the records, durably. Then it records that it
+ * no longer waits for these nodes in this boot of the machine. Else the next instance would collect replays again, and
+ * one that was refused here would cover what others have written since. Only then what waited goes on. What fails is
  * tried again with each tick when the time is over.
  */
 #include "server/recovery/grace_end.h"

@@ -163,8 +163,8 @@ static bool is_of_before(const struct kr_request *request)
 
 /* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node
  * gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves for three quarters of the
- * lease time (fence.h), and others get the file after all of it, which is a quarter of a second later at least, and
- * five as it comes. */
+ * lease time (fence.h), and others get the file after all of it.  That is a quarter of a second later at least, and
+ * five seconds by default. */
 static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
 {
 	const struct kr_time since = request->msg.reclaim_request.since;
@@ -372,9 +372,9 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		done(request);
 		return;
 	}
-	kr_log_warn(
-		"node %s comes back late with unflushed bytes of file %llu, which others have %s since: they go to a conflict "
-		"file",
+	kr_log_warn("node %s comes back late with unflushed bytes of file %llu, which others have %s since: "
+		    "they go to a conflict "
+		    "file",
 		session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
 	declaration = kr_xcalloc(1, sizeof(*declaration));
 	declaration->request = request;

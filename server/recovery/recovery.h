@@ -1,4 +1,5 @@
-/* What the server keeps for recovery, beside the sessions' own part (session/grace.h, session/lapses.h).  Loop thread. */
+/* What the server keeps for recovery, beside the sessions' own part (session/grace.h, session/lapses.h).
+ * Loop thread. */
 #ifndef KR_SERVER_RECOVERY_H
 #define KR_SERVER_RECOVERY_H
 

@@ -119,7 +119,7 @@ static void turn_begins(struct kr_intent *turn, const struct kr_intent_change *c
 	kr_executed_intent(request->server->recovery->executed, &key, change);
 }
 
-/* What it says of an error is not known yet: see resent.h. */
+/* What it says of an error is not known yet: see names.h. */
 static void turn_ends(struct kr_intent *turn, int err, uint64_t after)
 {
 	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, duplicate.intent);

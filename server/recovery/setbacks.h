@@ -1,9 +1,9 @@
 /* When the clock of this machine was set back: then a change of a file can have an earlier time than what was before
  * it.
  *
- * Where only times tell whether others have changed a file since a late node had it (late.h), a file counts as changed
- * whose time can be from after a setback, if the moment that it is compared with can be from before it.  That is so for
- * as long as the clock shows what it has shown before.
+ * Sometimes only times tell whether others have changed a file since a late node had it (late.h).  Then a file counts
+ * as changed if its time can be from after a setback, and the moment of comparison from before the setback.  That is so
+ * for as long as the clock shows what it has shown before.
  *
  * It is noticed by a clock that nobody sets (CLOCK_MONOTONIC_RAW): the difference between the two becomes smaller.
  * `clock` in the state directory keeps it for the next instance, as lines (line_log.h):

@@ -2,6 +2,7 @@
 #include "test/unit/server/session/trust_fixture.h"
 
 #include "common/auth/pair_conn.h"
+#include "server/flush/hop.h"
 #include "server/flush/data_state.h"
 
 /* --- who is let in --- */
@@ -460,7 +461,7 @@ static void open_hop(struct fixture *f, struct node *node, struct hop *hop)
 
 	*hop = (struct hop){0};
 	memcpy(self.ring_key, session->ring.key, sizeof(self.ring_key));
-	assert_true(kr_data_hop(f->server.data, session, 0, host, &to));
+	assert_true(kr_hop_address_of(f->server.data, session, 0, host, &to));
 	uv_ip4_addr("127.0.0.1", kr_listen_port(&f->server), &address);
 	assert_int_equal(kr_conn_connect(&f->loop, (struct sockaddr *)&address, &handler, hop, &hop->conn), 0);
 	kr_pair_open(hop->conn, &to, &self, on_hop_opened, hop);
