@@ -4,19 +4,20 @@
  * kr_lease_state_next what to do until it says KR_LEASE_STATE_NOTHING.  All calls under the file's lock.
  *
  * Invariants:
- *  - who acts on the file under a lease has entered (kr_lease_state_enter) and leaves when done; entering needs all its
- *    kinds held and none of them being given up, so that a recall waits for those inside and for nobody else;
- *  - a RECALL is answered when nobody is inside, unflushed bytes are applied or refused (WRITE), and the kernel's pages
- *    are gone together with what mapped stores left dirty in them (READ);
- *  - pages that programs may store into (kr_lease_state_stored) are there under READ and WRITE both, which is to be
- *    alone with the file, so neither of the two goes before they are gone, and what was stored is flushed before either
- *    goes: the kernel does not tell of a store into a page that it has;
- *  - nothing is asked while something is being given up or returned, and nothing is returned while something is asked
- *    or another RETURN is on its way, so that the server's and the node's view agree after the same frames, in whatever
- *    order they cross; what comes with OPEN and CREATE may cross a RETURN, see kr_lease_state_gained;
- *  - what is dirty when READ is recalled, or given back, is flushed before READ goes: somebody here may have read it,
- *    and what another node writes after that must win (P3); whole pages that a mapping wrote would cover other nodes'
- *    bytes later.
+ *  - an operation that acts on the file under a lease enters (kr_lease_state_enter), and leaves when done; to enter,
+ *    all its kinds must be held and none of them being given up; so a recall waits for the operations inside and for no
+ *    others;
+ *  - a RECALL is answered when no operation is inside; for WRITE, unflushed bytes must be applied or refused; for READ,
+ *    the kernel's pages must be gone, together with what mapped stores left dirty in them;
+ *  - pages that programs may store into (kr_lease_state_stored) are there under READ and WRITE both: then no other node
+ *    has a lease.  So neither lease goes before these pages are gone, and what was stored is flushed before either
+ *    goes.  The kernel does not tell of a store into a page that it has;
+ *  - the node asks for no lease while it gives up or returns one, and returns none while it asks for one or another
+ *    RETURN is on its way.  So the server's and the node's view agree after the same frames, in whatever order they
+ *    cross.  Leases that come with OPEN and CREATE may cross a RETURN, see kr_lease_state_gained;
+ *  - what is dirty when READ is recalled, or given back, is flushed before READ goes: a program of this node may have
+ *    read it, and what another node writes after that must win (P3); whole pages that a mapping wrote would cover other
+ *    nodes' bytes later.
  */
 #ifndef KR_FUSE_LEASE_STATE_H
 #define KR_FUSE_LEASE_STATE_H
@@ -66,10 +67,10 @@ void kr_lease_state_init(struct kr_lease_state *holder);
 
 /* Enters with KINDS; false: not held, or being given up. */
 bool kr_lease_state_enter(struct kr_lease_state *holder, uint8_t kinds);
-/* Enters with KINDS, READ among them, although they are being given up, because a page lock that the dropping waits for
- * may depend on it. False: they are not held, or nothing is being dropped.  READ alone will do where the pages are
- * suspect, since nothing else may ever end that (the session was lost, and READ, which came back, is recalled already):
- * what is stored then is in the page of nobody who writes. */
+/* Enters with KINDS, READ among them, although they are being given up: a page lock that the dropping waits for may
+ * depend on it.  False: they are not held, or nothing is being dropped.  READ alone will do where the pages are
+ * suspect, since nothing else may ever end that. (The session was lost, and READ, which came back, is recalled
+ * already.) What is stored then is in no writer's page. */
 bool kr_lease_state_enter_through(struct kr_lease_state *holder, uint8_t kinds);
 /* The same for a write that the server is to have before READ goes; it does not enter. */
 bool kr_lease_state_write_through(struct kr_lease_state *holder);

@@ -1,9 +1,9 @@
 /* Which processes of this node have exclusive byte-range locks, and in which files.
  *
- * A lock of a file orders what is written to it, because what was written is flushed before the lock is given up
- * (locks.h).  A program that locks one file and writes another, as databases do, counts on the order there, too: as
- * long as it has such a lock, what it writes to other files needs READ and WRITE (op_write.c), so that what was written
- * before elsewhere is at the server first.
+ * A lock of a file orders the writes to that file, because they are flushed before the lock is given up (locks.h).  A
+ * program that locks one file and writes another, as databases do, counts on the order there, too.  So as long as the
+ * program has such a lock, its writes to other files need READ and WRITE (op_write.c).  Then what was written before
+ * elsewhere is at the server first.
  *
  * Thread-safe; its lock is a leaf.
  */

@@ -1,9 +1,9 @@
 /* The server's RECALL and QUERY, and dropping the kernel's pages before READ goes.  Loop thread.
  *
  * A page that a parked read waits for is locked, and an invalidation waits for that lock.  So an invalidation leaves
- * out the ranges of parked reads, whose pages are empty.  If it has not returned after KR_FILE_THROUGH_MS, the reads
- * that are parked by then are served under the lease that is going, and one more pass follows.  Passes end, because
- * each leaves out what is parked when it begins (KR_NOTIFY_RANGES).
+ * out the ranges of parked reads, whose pages are empty.  If the invalidation has not returned after
+ * KR_FILE_THROUGH_MS, the node serves the reads parked by then under the lease that is going.  One more pass follows.
+ * Passes end, because each leaves out what is parked when it begins (KR_NOTIFY_RANGES).
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -5,11 +5,11 @@
  *
  * Threads: every function may be called from any thread, unless said otherwise; appends, reads and releases of
  * different callers run in parallel (the lock covers the reservation and the bookkeeping, not the I/O).
- * Order: the appends of ONE file must be made one after another by their caller (under its file->lock), each inserted
- * into the file's map before the next: then "everything up to seq S" means the same to the map, the server and a
- * recovery. Space: each byte of a record has holders (an extent of a dirty map, of a snapshot, of an applied round).
- * An append makes the first one; kr_journal_hold adds, kr_journal_release takes away.  A record that nobody holds is
- * dead, a segment of dead records is free.
+ * Order: the caller makes the appends of ONE file one after another (under its file->lock), and inserts each into the
+ * file's map before the next.  Then "everything up to seq S" means the same to the map, the server and a recovery.
+ * Space: each byte of a record has holders (an extent of a dirty map, of a snapshot, of an applied round).  An append
+ * makes the first one; kr_journal_hold adds, kr_journal_release takes away.  A record without a holder is dead, a
+ * segment of dead records is free.
  * A record that cannot be marked, or an APPLIED that cannot be written, is no error of the file: the bytes may be sent
  * once more after a crash, which the server recognises by RECLAIM's applied_seq.
  */

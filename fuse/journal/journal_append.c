@@ -269,8 +269,8 @@ static int try_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	return 0;
 }
 
-/* What a program hears of the local disk: how it is full, else that it is broken (a directory that was removed, a
- * filesystem that was made read-only are no business of the file that is written). */
+/* What a program hears of the local disk: how it is full, else that it is broken.  The details (a removed directory, a
+ * filesystem made read-only) are no business of the written file. */
 static int disk_error(struct kr_journal *journal, int err)
 {
 	if (err == -EAGAIN)

@@ -1,8 +1,8 @@
 /* Rounds that the server has applied, in the journal: their APPLIED records, and the order in which they go.
  *
  * Loop thread, as everything about a file's applied rounds.  A round keeps the record of its first application until it
- * is stable, also when a boot of the server has had it replayed: the order of the rounds of all nodes is that of their
- * first applications, however many of them a server had applied anew when its power failed again.
+ * is stable, also when a boot of the server has had it replayed.  The order of the rounds of all nodes is that of their
+ * first applications.  This holds however many of them a server had applied anew when its power failed again.
  */
 #include <stdlib.h>
 #include <string.h>

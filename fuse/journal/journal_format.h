@@ -9,10 +9,10 @@
  *             it is made, then mapped.
  *   k.data    the bytes of writes and of names, where the records say; no structure of its own, not longer than needed.
  *
- * HEADER (struct kr_journal_header).  A copy is valid if and only if magic and version are known, no incompatible flag
- * is unknown, the number is below 2^31, and `check` is the XXH3-64 of the bytes before it.  A segment without a valid
- * copy, of another export or of another node's journal is refused: reported, not read, not written, never deleted.
- * Unknown compatible flags are ignored.
+ * HEADER (struct kr_journal_header).  A copy is valid if and only if four conditions hold: magic and version are known;
+ * no incompatible flag is unknown; the number is below 2^31; `check` is the XXH3-64 of the bytes before it.  A reader
+ * refuses a segment without a valid copy, of another export or of another node's journal.  The reader reports a refused
+ * segment, and never reads, writes or deletes it.  A reader ignores unknown compatible flags.
  *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
@@ -23,72 +23,75 @@
  *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most
  *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data. The data
  *            of a NAME or WRITE lies behind that of every earlier slot of the segment.
- *   APPLIED  the writes of `file` with seq up to `up_to` (and after the last APPLIED before) were applied by the server
- *            in round `round` of the boot `boot_id`.  Of several with one `up_to` the last counts (others were
- *            replayed); the first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot:
- *            the record tells the order alone.
+ *   APPLIED  the server applied writes of `file` in round `round` of its boot `boot_id`: those with seq up to `up_to`
+ *            and after the last APPLIED before.  Of several with one `up_to` the last counts (others were replayed).
+ *            The first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot: the record
+ *            tells the order alone.
  *
- * A record is valid if and only if its slot's `check` is not 0 and equals XXH3-64 of its bytes 16..63 with the header's
- * salt as the seed (0 is written as 1), its numbers are possible (type known; seq 1 to 2^63 - 1; file not 0 and below
- * 2^32 - 1; a WRITE ends below 2^63), and, for NAME and WRITE, the data lies within k.data and its XXH3-64 is
- * `data_check`.
+ * A record is valid if and only if all of these hold.  Its slot's `check` is not 0 and equals XXH3-64 of its bytes
+ * 16..63 with the header's salt as the seed (0 is written as 1).  Its numbers are possible: type known; seq 1 to
+ * 2^63 - 1; file not 0 and below 2^32 - 1; a WRITE ends below 2^63.  For NAME and WRITE, the data lies within k.data
+ * and its XXH3-64 is `data_check`.
  *
  * KEEP.  What happens to a record later is marked in its own slot, in the word `keep`, which `check` does not cover:
  *   0                       all of it counts
  *   else                    low 32 bits: n + 1, where only the first n bytes of a WRITE count (a truncate); n = 0: the
  *                           record is dead.  High 32 bits: the low half of XXH3-64 of (check, low 32 bits).
- * Any other value is damage.  A record is marked dead when nobody needs its bytes any more: overwritten, or on the
- * server's stable storage, or discarded; an APPLIED, after all the writes that it speaks of.  So no record ever says
- * that another is void, and a segment whose records are all dead can go, whatever the order.
+ * Any other value is damage.  The node marks a record dead when its bytes are overwritten, or on the server's stable
+ * storage, or discarded.  The node marks an APPLIED dead after all the writes that it speaks of.  So no record ever
+ * says that another is void, and a segment whose records are all dead can go, whatever the order.
  *
- * WRITING.  1. Under the lock: the place in k.data, the slots and the seqs are reserved.  2. The data goes out by
- * pwrite.  3. The slots' bytes 16..63 are stored, then, as one store each, `check`: the record is there.  Only then
- * does write(2) return.  A slot with check 0 is a write that never was: it was in flight when the daemon died, or
- * failed. Nothing is synced: page cache outlives a daemon killed at any instant, and that is what the journal promises
- * (P6).  When the *machine* loses power, what the kernel had not yet written back is missing: checksums find it, and
- * the header's node_boot tells it from a killed daemon.  A daemon that ends in peace with records left syncs them and
- * then makes the file `clean` with its node_boot: nothing of that boot was lost.  The next start writes its own
- * node_boot into the headers of that boot's segments (copy 0, then copy 1: of two sound copies with one number the
- * first counts), and then removes `clean` (and syncs the directory), before it changes anything else.
+ * WRITING. 1.  Under the lock, the writer reserves the place in k.data, the slots and the seqs. 2.  The writer writes
+ * the data with pwrite. 3.  The writer stores the slots' bytes 16..63, then, as one store each, `check`: the record is
+ * there.  Only then does write(2) return.  A slot with check 0 is a write that never was: it was in flight when the
+ * daemon died, or failed.  The writer syncs nothing: the page cache outlives a daemon killed at any instant, and that
+ * is what the journal promises (P6).  When the *machine* loses power, what the kernel had not yet written back is
+ * missing.  Checksums find the gap, and the header's node_boot tells a loss of power from a killed daemon.  A daemon
+ * that ends in peace with records left syncs them.  Then it makes the file `clean` with its node_boot: nothing of that
+ * boot was lost.  The next start writes its own node_boot into the headers of that boot's segments, copy 0, then copy
+ * 1. (Of two sound copies with one number the first counts.) Then the start removes `clean` and syncs the directory,
+ * before it changes anything else.
  *
- * DOUBT.  After a loss of power an old record may be there without the newer ones that covered it, without its APPLIED
- * and without its mark of death; nothing in the journal tells.  The server's memory of what it applied does
- * (applied_seq in RECLAIM), as long as its process lives: so a segment that an earlier boot of this machine used
- * (node_boot, which `clean` does not hold) counts only if server_instance is that of the server now.  Else its live
- * WRITEs are doubtful: they are set aside as damage is, never sent.  Only those of which an APPLIED says that the
- * server's present boot has them are not; nor are they sent, because only another boot wants them.  A segment is used
- * under one instance: a new one begins a new segment.
+ * DOUBT.  After a loss of power an old record may be there without the newer ones that covered it.  Its APPLIED and its
+ * mark of death may be missing too; nothing in the journal tells.  The server remembers what it applied (applied_seq in
+ * RECLAIM), as long as its process lives.  So one kind of segment counts only if server_instance is that of the server
+ * now: a segment that an earlier boot of this machine used (node_boot), where `clean` does not hold that boot.  Else
+ * its live WRITEs are doubtful: the node sets them aside like damage, and never sends them.  Exempt are only those of
+ * which an APPLIED says that the server's present boot has them.  The node does not send these either, because only
+ * another boot wants them.  A segment is used under one instance: a new instance begins a new segment.
  *
- * UNCOVERED.  The file `uncovered` says which files have dirty bytes that the server refused and whose lease the node
- * has given back since: others may have written newer ones.  It is text: the line "uncovered 1", then for each file a
- * line of its fid in hex, a blank, the moment before which nobody else could write (by the server's clock: seconds, a
- * point, nine digits), a blank, and a seq that is not lower than those that were refused, in decimal.  It is written
- * whole to another name, synced, and renamed, and the directory is synced, before the lease is given back; a line goes
- * when the bytes are gone, or under a lease again, which may be later, or not before the next start.  So a line counts
- * if and only if dirty bytes of the file with that seq or a lower one are there: then all dirty bytes of the file are
- * late since that moment, and are sent only when the server has judged them (RECLAIM).  If anything of it cannot be
- * read, all files are late since their last write.  A reader that ignores it takes all for ordinary dirty bytes; but
- * for a loss of the server's process that is the same.
+ * UNCOVERED.  The file `uncovered` lists the files with dirty bytes that the server refused, and whose lease the node
+ * has given back since.  Other nodes may have written newer bytes.  The file is text: the line "uncovered 1", then one
+ * line for each file.  A line has three fields, with a blank between them.  The first is the fid in hex.  The second is
+ * the moment before which no other node could write, by the server's clock: seconds, a point, nine digits.  The third
+ * is a seq, in decimal, not lower than those of the refused bytes.  The node writes the whole text to another name,
+ * syncs it, renames it, and syncs the directory, before it gives the lease back.  The node removes a line when the
+ * bytes are gone, or under a lease again.  The removal may come later, or not before the next start.  So a line counts
+ * if and only if dirty bytes of the file with that seq or a lower one are there.  Then all dirty bytes of the file are
+ * late since that moment, and the node sends them only when the server has judged them (RECLAIM).  If any part of the
+ * text cannot be read, all files are late since their last write.  A reader that ignores the text takes all for
+ * ordinary dirty bytes; unless the server's process was lost, that is the same.
  *
- * REUSE.  A free segment is used again (at most KR_JOURNAL_SPARES are kept): all slots are set to 0, then header copy
- * 0, then copy 1 get a new number and a new salt, the old one being kept in `old_salt`: a slot that is valid under the
- * old salt is a leftover (power was lost before the zeros were written), neither record nor damage.
+ * REUSE.  The writer uses a free segment again (and keeps at most KR_JOURNAL_SPARES).  It sets all slots to 0; then
+ * header copy 0, then copy 1 get a new number and a new salt, and keep the old salt in `old_salt`.  A slot that is
+ * valid under the old salt is a leftover (power was lost before the zeros were written), neither record nor damage.
  *
- * SPACE.  The data of a record that is dead may be gone: when room is short, its whole blocks are punched out of k.data
- * (they read as zeros) after the marks have been synced.  Nobody looks at the data of a dead record, so a daemon killed
- * between mark and punch, or in the middle of the punches, leaves nothing to be repaired.  The data of a NAME stays as
- * long as its segment.
+ * SPACE.  The data of a dead record may be gone.  When room is short, the node syncs the marks, and then punches the
+ * record's whole blocks out of k.data (they read as zeros).  No reader looks at the data of a dead record.  So a daemon
+ * killed between mark and punch, or in the middle of the punches, leaves nothing to be repaired.  The data of a NAME
+ * stays as long as its segment.
  *
- * REMOVAL.  k.index goes first.  Data without an index, or with one that is nothing but zeros, was never begun or is
- * being removed: the next start removes it.  (Data beside an empty index is refused: somebody may have cut it.)
+ * REMOVAL. k.index goes first.  Data without an index, or with an index that is all zeros, was never begun or is being
+ * removed: the next start removes the data. (A reader refuses data beside an empty index: the index may have been cut.)
  *
- * READING.  All segments are scanned first, nothing is changed meanwhile.  Each slot is one of: empty (all zero, or
- * check 0), leftover, dead, valid, damaged.  Damaged ones behind the last sound record of the newest segment are the
- * torn tail: cut, and said so.  Other damage is reported with file and range where they can be known.  Valid records
- * count in the order of seq.  The range of a WRITE whose data is damaged is taken out of what older records say: never
- * old bytes where newer ones were acknowledged.  A WRITE whose file nobody names is damage. A segment with damage is
- * set aside: its good records are replayed as any others, and its files stay until the damage has been seen and
- * discarded by an explicit command; with it stays the segment whose NAME stands in for a damaged one.
+ * READING.  The reader scans all segments first, and changes nothing meanwhile.  Each slot is one of: empty (all zero,
+ * or check 0), leftover, dead, valid, damaged.  Damaged slots behind the last sound record of the newest segment are
+ * the torn tail: the reader cuts the tail and says so.  The reader reports other damage with file and range where they
+ * can be known.  Valid records count in the order of seq.  The reader takes the range of a WRITE whose data is damaged
+ * out of what older records say.  So a read never returns old bytes where newer ones were acknowledged.  A WRITE whose
+ * file has no NAME is damage.  The reader sets a segment with damage aside.  Its good records are replayed as any
+ * others.  Its files stay until an explicit command has discarded the damage that the administrator has seen.  With it
+ * stays the segment whose NAME stands in for a damaged one.
  */
 #ifndef KR_FUSE_JOURNAL_FORMAT_H
 #define KR_FUSE_JOURNAL_FORMAT_H

@@ -1,9 +1,9 @@
 /* Which sound segments have to stay because of a NAME.
  *
- * Every segment names the files whose writes it has.  Where such a NAME is damaged, or (which no writer does) marked
- * dead, the file can still be known from the NAME that another segment has of it.  That one has to stay as long as the
- * first one does, also when none of its own writes is needed any more: without it the next start would find bytes that
- * belong to nobody.
+ * Every segment names the files whose writes it has.  Such a NAME may be damaged, or marked dead (which no writer
+ * does).  Then the file can still be known from another segment's NAME of it.  That segment has to stay as long as the
+ * first one does, also when none of its own writes is needed any more.  Without it the next start would find bytes that
+ * belong to no file.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -20,9 +20,9 @@ int kr_uncovered_next(const char **rest, struct kr_uncovered *ret_uncovered);
  * -EBADMSG (damaged) or -errno. */
 int kr_uncovered_read(int dir_fd, char **ret_text, const char **ret_lines);
 
-/* Replaces what is there by TEXT, which is durable then; an empty one removes it. 0 or -errno with a reason: then the
- * former is there, whole, or, where it was the directory that could not be synced, TEXT already, and a loss of power
- * may bring the former back. */
+/* Replaces what is there by TEXT, which is durable then; an empty TEXT removes it. 0 or -errno with a reason: then the
+ * former text is there, whole.  Where only the sync of the directory failed, TEXT is there already, and a loss of power
+ * may bring the former text back. */
 int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, size_t length);
 
 #endif

@@ -1,6 +1,6 @@
-/* Stores into the mapped index that outlive a broken disk: a page that the filesystem cannot give for writing any more
- * (an I/O error, remounted read-only after errors, shut down) raises SIGBUS, which would end the daemon and with it the
- * mount.
+/* Stores into the mapped index that outlive a broken disk.  The filesystem may be unable to give a page for writing:
+ * after an I/O error, remounted read-only after errors, or shut down.  Such a page raises SIGBUS, which would end the
+ * daemon and with it the mount.
  */
 #ifndef KR_FUSE_SIGBUS_GUARD_H
 #define KR_FUSE_SIGBUS_GUARD_H

@@ -10,8 +10,8 @@
  *   ... + 131072        8192 x 128 KiB   the blocks of group g
  *   GROUP = 131072 + 8192 * 131072 bytes
  *
- * So map and data grow together, the file is as sparse as what has been staged, and block b's bytes lie at
- * 131072 + (b / 8192) * GROUP + 131072 + (b % 8192) * 131072.
+ * So map and data grow together, and the file is as sparse as what has been staged.  Block b's bytes lie at 131072 + (b
+ * / 8192) * GROUP + 131072 + (b % 8192) * 131072.
  *
  * HEADER
  *        0    8  magic            "kaircach"
@@ -31,20 +31,20 @@
  *        8    4  length           bytes of the block: 131072, or less for the last one of the file; 0 = not here
  *       12    4  check            low half of XXH3-64 of { bytes 0 to 11, block number (8 bytes) }
  *
- * VALIDITY.  A file counts if and only if the header's checksum, magic, format and flags are right, export id, fid and
- * version are those that its name stands for, and its boot id is zero or this boot's. A block is here if and only if
- * its entry's length is what the header's size demands for it, `check` is right, and, looked at on first use by each
- * mount, the bytes have the entry's checksum.
+ * VALIDITY.  A file counts if and only if all of these hold.  The header's checksum, magic, format and flags are right.
+ * Export id, fid and version are those that its name stands for.  Its boot id is zero or this boot's.  A block is here
+ * if and only if three conditions hold: its entry's length is what the header's size demands; `check` is right; the
+ * bytes have the entry's checksum.  Each mount checks the bytes on their first use.
  *
- * ORDER. A block's bytes are written before its entry; an entry is cleared before its block's bytes change. Nothing is
- * synced: after kill -9 the page cache keeps that order; after a power failure pages may be missing in any combination,
- * which the checksums find. The one thing they could not find, a block that was replaced in place by a patch (own bytes
- * flushed: the file goes on under a new version) of which old bytes and old entry came back together under the new
- * header, is excluded by the boot id.
+ * ORDER.  A block's bytes are written before its entry; an entry is cleared before its block's bytes change.  The node
+ * syncs nothing: after kill -9 the page cache keeps that order.  After a power failure pages may be missing in any
+ * combination, which the checksums find.  The checksums cannot find one case: a patch replaced a block in place, and
+ * old bytes and old entry came back together under the new header. (A patch: own bytes were flushed, and the file goes
+ * on under a new version.) The boot id excludes this case.
  *
- * A patch renames the file: entries of touched blocks are cleared, the header is written (new version, size, boot id),
- * the file gets its new name, touched blocks are written, their entries are set.  A crash between the two leaves a file
- * whose name is not its header's: it does not count.
+ * A patch works in this order.  It clears the entries of touched blocks, and writes the header (new version, size, boot
+ * id).  It gives the file its new name, writes the touched blocks, and sets their entries.  A crash between header and
+ * name leaves a file whose name is not its header's: the file does not count.
  */
 #ifndef KR_FUSE_CACHE_FORMAT_H
 #define KR_FUSE_CACHE_FORMAT_H

@@ -1,10 +1,10 @@
 /* Peers that pull from this node.
  *
- * A connection proves that the server sent it (common/auth/pair.h), or is dropped.  Each block of a PULL is a `want`;
- * it is answered when its block is in memory, read from the cache in the pool, or has come from our upstream (then from
- * the very buffer it came in). Wants that could be answered but would overfill the connection's queue wait in `ready`,
- * without a buffer, until it has drained; so a slow peer costs KR_HOP_QUEUE bytes and delays nobody else. Other types
- * of frames belong to who registered for them.
+ * A connection proves that the server sent the peer (common/auth/pair.h), or is dropped.  Each block of a PULL is a
+ * `want`.  The node answers a want when the block is in memory: read from the cache in the pool, or come from our
+ * upstream (then from the very buffer it came in).  Some wants could be answered but would overfill the connection's
+ * queue.  They wait in `ready`, without a buffer, until the queue has drained.  So a slow peer costs KR_HOP_QUEUE bytes
+ * and delays no other peer.  Other types of frames go to the handlers registered for them.
  */
 #include <errno.h>
 #include <sodium.h>

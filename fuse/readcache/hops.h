@@ -1,13 +1,13 @@
 /* Ring connections of this node: the listener that peers connect to, and the connections to upstreams.
  *
- * downstream.c serves peers: they prove that the server gave them the secret for this node and session
- * (common/auth/pair.h), then PULLs are answered by stages, block by block as they become ready; other types go to who
- * registered for them. upstream.c has one connection per upstream, shared by all stages, and reports each block as it
- * arrives. All in the loop thread.
+ * downstream.c serves peers.  A peer first proves that the server gave it the secret for this node and session
+ * (common/auth/pair.h).  Then stages answer its PULLs, block by block as they become ready; other types go to the
+ * handlers registered for them. upstream.c has one connection per upstream, shared by all stages, and reports each
+ * block as it arrives.  All in the loop thread.
  *
- * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount, blocks that the local
- * disk would not keep 64 MiB more; what is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one block, and
- * delays only that peer.
+ * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount.  Blocks that the local
+ * disk would not keep are at most 64 MiB more.  What is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one
+ * block, and delays only that peer.
  */
 #ifndef KR_FUSE_HOPS_H
 #define KR_FUSE_HOPS_H

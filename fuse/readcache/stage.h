@@ -1,9 +1,9 @@
 /* Staging one file on this node: which blocks are here, bringing those that are wanted, serving reads.
  *
- * A stage belongs to a kr_file. It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend. A live
- * stage has joined the file's pipeline (JOIN, once it lacks something), pulls what is wanted from the upstream that the
- * server names, keeps it in the cache, and feeds downstream nodes (downstream.c). A suspended stage still has its
- * blocks, under their version, but fetches nothing.
+ * A stage belongs to a kr_file.  It is LIVE while the node holds READ: between kr_stage_set and kr_stage_suspend.  A
+ * live stage has joined the file's pipeline (JOIN, once it lacks something).  It pulls what is wanted from the upstream
+ * that the server names, keeps the blocks in the cache, and feeds downstream nodes (downstream.c).  A suspended stage
+ * still has its blocks, under their version, but fetches nothing.
  *
  * Threads: control functions in the loop thread only; kr_stage_pread and kr_stage_hint in any.  stage->lock guards the
  * blocks held in memory and what pread looks at; the rest is the loop's.  Lock order: file->lock before stage->lock;
@@ -73,9 +73,10 @@ void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);
 /* The whole file as it came with OPEN's reply, after kr_stage_set; -EBADMSG: checksum or length is wrong, nothing is
  * done. */
 int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum);
-/* Own bytes were flushed: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version the copy is
- * patched with the extents SENT (read from the journal, in which the stage holds them meanwhile), else it is given up.
- * Readers under the new version find the new bytes as soon as this has returned, here or by kr_stage_want. */
+/* Own bytes were flushed: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version, the copy is
+ * patched with the extents SENT; else the copy is given up.  The patch reads them from the journal, in which the stage
+ * holds them meanwhile.  Readers under the new version find the new bytes as soon as this has returned, here or by
+ * kr_stage_want. */
 void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
 	const struct kr_extent_map *sent);
 

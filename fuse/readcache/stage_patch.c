@@ -1,9 +1,9 @@
 /* Own flushed bytes become part of the staged copy, which goes on under the file's new version.
  *
- * At once (loop): the version is the new one, and the blocks that the flush touched are not here. Then (pool) the cache
- * file follows (cache_rekey.c), and each touched block that can be made up from the old bytes and the flushed ones is
- * put. Until that is done nothing is fetched and no block is read from disk; readers and peers wait, for milliseconds.
- * What cannot be made up is fetched again when it is wanted.
+ * At once (loop): the version is the new one, and the blocks that the flush touched are not here.  Then (pool) the
+ * cache file follows (cache_rekey.c).  Each touched block that the old bytes and the flushed ones complete is put.
+ * Until then the stage fetches nothing and reads no block from disk; readers and peers wait, for milliseconds.  Other
+ * touched blocks are fetched again when a reader wants them.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  *   upstream --UPSTREAM from the server--> another (what was asked from the former still comes from it)
  *   upstream --broken, silent, refuses, damaged data--> none
  *
- * A PULL belongs to the generation of the stage it was sent for; what comes for an earlier one only frees its share of
- * the budget.  Loop thread.
+ * A PULL belongs to the generation of the stage for which it was sent.  What comes for an earlier generation only frees
+ * its share of the budget.  Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 /* Blocks between the network and the disk.
  *
  * A block that has come is held in memory, where reads and peers find it, until a pool job has put it into the cache.
- * If the disk will not keep it, it stays in memory as long as there is room (KR_HOPS_UNKEPT for the whole mount, oldest
- * go first), and is fetched again if it is wanted later: a full or broken disk costs speed, no read.
+ * If the disk will not keep the block, the block stays in memory as long as there is room. (KR_HOPS_UNKEPT bounds this
+ * for the whole mount; the oldest go first.) A reader that wants it later has it fetched again: a full or broken disk
+ * costs speed, no read.
  *
- * The budget's share of a block is given back when it has been put, so that a disk that is slower than the network
- * slows the asking down. Loop thread, except the jobs.
+ * The budget's share of a block is given back when the block has been put.  So a disk that is slower than the network
+ * slows the asking down.  Loop thread, except the jobs.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,15 +1,16 @@
 /* This node's part in a flush round: own extents, merged with the upstream neighbour's stream, go on to the downstream.
  *
- * Loop thread.  ROUND names the downstream; the stream to it has a connection (lane) of its own, kept idle for the next
- * round. The upstream's STREAM comes in on a ring connection that carries nothing else meanwhile; it may come before
- * our ROUND (then the connection is paused until ROUND does, or for KR_CHAIN_EARLY_MS: the round may have been aborted
- * before its stream came).  ring/merge.h merges.
+ * Loop thread.  ROUND names the downstream.  The stream to the downstream has a connection (lane) of its own, kept idle
+ * for the next round.  The upstream's STREAM comes in on a ring connection that carries nothing else meanwhile.  The
+ * STREAM may come before our ROUND.  Then the node pauses the connection until ROUND comes, or for KR_CHAIN_EARLY_MS:
+ * the server may have aborted the round before its stream came. ring/merge.h merges.
  *
- * Bounds: at most KR_CHAIN_WINDOW bytes are queued to the downstream's connection, KR_CHAIN_INPUT of the upstream's
- * extents are held (then its connection is paused), KR_CHAIN_READ own bytes are read ahead from the journal, in libuv's
- * pool. Failure of either connection, a bad checksum or an unreadable journal ends the stream: the downstream hears of
- * it by STREAM_END's error or the end of the connection, the server by the break, and it aborts the round: the FLUSH
- * stays asked.  Nothing here decides that bytes are applied: only the reply to FLUSH does.
+ * Bounds: at most KR_CHAIN_WINDOW bytes are queued to the downstream's connection.  At most KR_CHAIN_INPUT of the
+ * upstream's extents are held; then the upstream's connection is paused.  At most KR_CHAIN_READ own bytes are read
+ * ahead from the journal, in libuv's pool.  Failure of either connection, a bad checksum or an unreadable journal ends
+ * the stream.  The downstream hears of the end by STREAM_END's error or the end of the connection, the server by the
+ * break.  The server aborts the round, and the FLUSH stays asked.  Nothing here decides that bytes are applied: only
+ * the reply to FLUSH does.
  */
 #ifndef KR_FUSE_CHAIN_H
 #define KR_FUSE_CHAIN_H

@@ -6,8 +6,8 @@
 
 struct kr_drain;
 
-/* Flushes everything and calls DONE when all is stable at the server, when only what it refuses is left, when
- * DEADLINE_NS (kr_clock_ns) is over, or after kr_drain_hurry. Frees itself. */
+/* Flushes everything and frees itself.  Calls DONE when all is stable at the server, when only what the server refuses
+ * is left, when DEADLINE_NS (kr_clock_ns) is over, or after kr_drain_hurry. */
 struct kr_drain *kr_drain_start(
 	struct kr_mount *mount, uint64_t deadline_ns, void (*done)(void *context), void *context);
 void kr_drain_hurry(struct kr_drain *drain);

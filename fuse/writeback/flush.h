@@ -1,8 +1,8 @@
 /* The flush scheduler: when which file's bytes go to the server, and what happens to them there.
  *
- * All in the loop thread but kr_flush_dirtied and kr_flush_init.  flush_plan.[ch] decides (pure), this part does: FLUSH
- * inline up to KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes; STABLE, UNSTABLE; retries; recovery of
- * the session.
+ * All in the loop thread but kr_flush_dirtied and kr_flush_init. flush_plan.[ch] decides (pure), and this part acts.
+ * It sends FLUSH inline up to KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes.  It handles STABLE,
+ * UNSTABLE, retries and the recovery of the session.
  *
  * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied, for a
  * replay only) -> stable (released).  One FLUSH per file is in flight. Invariants, each also at a kill -9 between any
@@ -13,15 +13,17 @@
  *    "applied" the journal's APPLIED record (S, round, boot) is written before dirty loses the bytes; without it a new
  *    start would find them dirty and ask RECLAIM, whose applied_seq says the same.
  *  - What was applied is never sent again in the same boot of the server: another node may have overwritten it since.
- *    So a FLUSH whose answer was lost is either sent again on the same session (the server knows its request id), or,
- *    at a server that lost the session, settled by RECLAIM's applied_seq before anything is resent.
- *  - After the server's machine booted anew, applied entries of the old boot go out as REPLAY with their round, before
- *    anything else of the file.
- *  - UNSTABLE: the entries that it names are replayed in the order of rounds, or dirty again, below newer writes, but
- *    not while entries of a former boot are to be replayed (flush_unstable.c); their APPLIED records die first.
- *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty; FILE is told (kr_file_flush_failed):
- *    retried by close, fsync, `kairan flush` and a timer.  ESTALE (the file is gone): the file is orphaned, its bytes
- *    stay in the journal until kr_flush_discard.
+ *    So there are two ways after a lost answer to a FLUSH.  On the same session the node sends the FLUSH again (the
+ *    server knows its request id).  At a server that lost the session, RECLAIM's applied_seq settles the FLUSH before
+ *    anything is resent.
+ *  - After the server's machine booted anew, the node sends applied entries of the old boot as REPLAY with their round.
+ *    They go before anything else of the file.
+ *  - UNSTABLE: the node replays the named entries in the order of rounds, or makes them dirty again, below newer
+ *    writes.  They do not become dirty while entries of a former boot are to be replayed (flush_unstable.c).  Their
+ *    APPLIED records die first.
+ *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty, and FILE is told (kr_file_flush_failed).
+ *    close, fsync, `kairan flush` and a timer retry the flush.  ESTALE (the file is gone): the file is orphaned, and
+ *    its bytes stay in the journal until kr_flush_discard.
  *  - After the session had expired RECLAIM may say `conflict`: then the bytes go to a conflict file (late.c), never
  *    into the file; the same for a file that was removed meanwhile.
  */
@@ -117,9 +119,9 @@ extern const struct kr_flush_hooks kr_flush_hooks;
 /* Any thread, file->lock held: bytes were added to file->dirty. */
 void kr_flush_dirtied(struct kr_file *file);
 /* Any thread, file->lock held: a batch (batch.h), or a write or relaxed read through a handle that has batches, that
- * is, an MPI-IO aggregator's.  These are a burst: the links belong to the program, and its bytes are read back from
- * here, so a backlog of them is flushed only when nothing came for a second, or when it takes a quarter of the journal.
- * Age counts as ever. */
+ * is, an MPI-IO aggregator's.  These are a burst: the links belong to the program, and the program reads its bytes back
+ * from this node.  So a backlog of them is flushed only when nothing came for a second, or when it takes a quarter of
+ * the journal.  Age counts as ever. */
 void kr_flush_burst(struct kr_file *file);
 /* Everything dirty now shall be applied soon. Ends in kr_file_step(file) with file->flushed_seq or file->error_count
  * grown (a file without dirty bytes: no step). */

@@ -89,8 +89,8 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request);
 /* These cannot go before what comes after them any more: they will be dirty. */
 void kr_flush_forgo_order(struct kr_file *file);
-/* What will be dirty, because of ERR, goes in only when the server has judged it, if it is from before this late node
- * was away. */
+/* ERR will make bytes dirty again.  Those from before this late node was away go in only when the server has judged
+ * them. */
 void kr_flush_hold_unclaimed(struct kr_file *file, int err);
 /* There is what a failed sync of the server has lost, and has not been applied again. */
 bool kr_flush_has_lost(const struct kr_file *file);

@@ -5,16 +5,17 @@
  * its replay has been answered; no STABLE counts for it. Its APPLIED records are void before, those of the latest
  * first: a start of the daemon finds its bytes dirty.
  *
- * INVARIANT: what becomes dirty again is never older than what waits to be replayed, because that goes in before all
- * that is dirty.  So where a file still has rounds that a former boot has lost, those of this boot that a sync loses
- * become replays again as well (kr_journal_unapply): all go once more, in the order of the file's rounds, and RECLAIM
+ * INVARIANT: what becomes dirty again is never older than what waits to be replayed, because replays go in before all
+ * that is dirty.  A file may still have rounds that a former boot has lost.  Then those of this boot that a sync loses
+ * become replays again as well (kr_journal_unapply).  All go once more, in the order of the file's rounds, and RECLAIM
  * judges them together when they cannot go in their turn.  No APPLIED of the present boot is made of a later one
  * meanwhile (flush_send.c): it would be taken for the last that is there.
  *
- * What cannot be sent so (there is no session, or the file's bytes are being judged, or they are too many), or was not
- * taken, becomes dirty again, with all that was applied after it, under what is newer, and goes in as it comes.  But
- * what a late node had sent before it was away, and hears of when it has made its claims already, it asks for once more
- * with RECLAIM (unjudged.c): others may have changed the file since.  Loop thread.
+ * A replay may be impossible (there is no session, or the file's bytes are being judged, or they are too many), or not
+ * taken.  Then its bytes become dirty again, with all that was applied after them, under what is newer, and go in as
+ * they come.  But a late node may hear only after it has made its claims of the loss of what it had sent before it was
+ * away.  It asks for this once more with RECLAIM (unjudged.c): other nodes may have changed the file since.  Loop
+ * thread.
  */
 #include <errno.h>
 

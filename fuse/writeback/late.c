@@ -271,9 +271,9 @@ void kr_late_fini(struct kr_flush *flush)
 
 /* --- moving late bytes into their conflict file ------------------------------------------------ */
 
-/* The oldest writes first: killed in the middle, what is left of a write that others have covered in part comes back
- * whole, and what covered it must not have gone before it.  After PIECES_AT_ONCE the loop has its turn: a hundred
- * thousand take seconds. */
+/* The oldest writes first.  If the daemon is killed in the middle, what is left of a write that others have covered in
+ * part comes back whole.  So what covered it must not have gone before it.  After PIECES_AT_ONCE the loop has its turn:
+ * a hundred thousand take seconds. */
 enum { PIECES_AT_ONCE = 64 };
 
 static void collect(void *context, const struct kr_extent *piece)

@@ -1,9 +1,9 @@
 /* Late bytes: what this node wrote to a file that others have changed, or removed, since its session had expired.
  *
- * They never go into the file.  They leave file->dirty at once (so that nobody here reads them any more, and fsync and
- * close of those who wrote them fail), and move, journal to journal, into a file that the server makes for them
- * (CONFLICT): NAME.conflict-NODE-TIME beside the original, that holds these bytes at their offsets and nothing else
- * (holes between). From there on it is a file like any other, which is flushed as any other.
+ * They never go into the file.  They leave file->dirty at once: no program here reads them any more, and the fsync and
+ * close of their writers fail.  They move, journal to journal, into a file that the server makes for them (CONFLICT):
+ * NAME.conflict-NODE-TIME beside the original.  It holds these bytes at their offsets and nothing else (holes between).
+ * From there on it is a file like any other, which is flushed as any other.
  *
  * Until all have moved the original is not flushed: the journal's APPLIED would cover the late ones too.  Killed in
  * between: they are found as the file's dirty bytes again, the server still says `conflict`, and names the same file

@@ -1,15 +1,15 @@
 /* Which files have refused bytes whose lease was given back, kept on the disk (UNCOVERED in journal_format.h).
  *
- * Invariant: before a lease of a file is given back with refused bytes the directory says so, durably, and does so
- * until these bytes are gone, or are under a lease again.  So a daemon that is started anew knows of them whatever
- * becomes of the server meanwhile.  Killed in between, it takes bytes for late that need not be, and never the other
- * way round: a line comes before the answer, and goes after the bytes. The text is written whole, by one thread of the
- * pool at a time, for all files that wait by then: one file more costs 7 ms where 10,000 are listed, 40 ms (half of it
- * the loop's) where 50,000 are, and these have to be recalled one by one for that.  Where the disk does not take them,
- * the lease goes all the same (others would wait for as long as two disks are full), the log says so, and it is tried
- * again: then only this process and the server's know it.  Where the disk just does not answer, the lease waits: its
- * node is late when the server has waited long enough, which is as safe; so the log and status say so before.  Loop
- * thread.
+ * Invariant: before the node gives a file's lease back with refused bytes, the directory says so, durably.  The
+ * directory says so until these bytes are gone, or are under a lease again.  So a daemon that is started anew knows of
+ * them whatever becomes of the server meanwhile.  Killed in between, the daemon takes bytes for late that need not be,
+ * and never the other way round: a line comes before the answer, and goes after the bytes.  One thread of the pool at a
+ * time writes the whole text, for all files that wait by then.  One file more costs 7 ms where 10,000 are listed.  It
+ * costs 40 ms (half of it the loop's) where 50,000 are, and these have to be recalled one by one for that.  Where the
+ * disk does not take the text, the lease goes all the same: other nodes would wait for as long as two disks are full.
+ * The log says so, and the node tries again; until then only this process and the server's know it.  Where the disk
+ * just does not answer, the lease waits.  The node is late when the server has waited long enough, which is as safe; so
+ * the log and status say so before.  Loop thread.
  */
 #ifndef KR_FUSE_UNCOVERED_H
 #define KR_FUSE_UNCOVERED_H

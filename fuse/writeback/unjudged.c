@@ -1,13 +1,13 @@
-/* Bytes of which the server has not said whether they may still go into their file, because it could not (a late node's
- * whose conflict cannot be written down; or one's that hears only then that a failed sync has lost what had been taken
- * from it), or because others' have gone in since (a replay that was refused in its turn), or can have (dirty bytes
- * that were refused, when a lease is given back).
+/* Bytes of which the server has not said whether they may still go into their file.  The server could not say (1), or
+ * other nodes' bytes have gone in since (2), or can have gone in (3). (1) The conflict of a late node cannot be written
+ * down, or a late node hears only then that a failed sync has lost bytes taken from it. (2) A replay was refused in its
+ * turn. (3) Dirty bytes were refused, when a lease is given back.
  *
- * They are held as those of a file that is gone are, and every program hears of the error; but RECLAIM is asked now and
- * then, until the server can tell: then they go into the file or to a conflict file (late.c).  Of replays that the
- * server only wants to be asked for once more (AGAIN) nobody hears before it has said something else than that they may
- * go in: it is asked at once, and programs wait.  Then `unjudged` is set, but not `orphaned`; nothing of the file is
- * sent, because replays come first.  Loop thread.
+ * The node holds them like those of a file that is gone, and every program hears of the error.  But the node sends
+ * RECLAIM now and then, until the server can tell: then they go into the file or to a conflict file (late.c).  The
+ * server may only want to be asked once more for replays (AGAIN).  Then the node asks at once, and programs wait.
+ * Programs hear of such replays only when the server has answered otherwise than that they may go in.  Meanwhile
+ * `unjudged` is set, but not `orphaned`; nothing of the file is sent, because replays come first.  Loop thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -230,8 +230,8 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 	kr_file_put(file);
 }
 
-/* What is dirty waits for the replays, a lease that is to be given back for what is dirty, and the server's answer
- * perhaps for the lease. */
+/* Dirty bytes wait for the replays.  A lease that is to be given back waits for the dirty bytes, and the server's
+ * answer perhaps for the lease. */
 static bool holds_others_up(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
