@@ -1,7 +1,7 @@
 /* The table of files, their lives and their steps.  See file.h.
  *
- * References are counted under the table's lock, because a file may be found again while its last reference goes; it is
- * freed in the loop, when nobody has found it until then.
+ * References are counted under the table's lock, because a lookup may find a file again while its last reference goes.
+ * The loop frees the file if no lookup has found it until then.
  */
 #include "fuse/file/file.h"
 

@@ -57,7 +57,7 @@ struct kr_file_life {
 	bool resident; /* [loop] the table keeps a reference: there is something to keep */
 };
 
-/* What the kernel has of the file in its page cache: recall.c, and who reads and writes. */
+/* What the kernel has of the file in its page cache: recall.c, and the readers and writers. */
 struct kr_file_pages {
 	uint32_t mappable;         /* [lock] handles through which programs may have mapped it for storing */
 	uint64_t given_ns;         /* [lock] when a page that programs may store into was last given to the kernel */
@@ -77,7 +77,7 @@ struct kr_file_opens {
 	struct kr_list list; /* struct kr_handle */
 };
 
-/* What passes between the lease state, the server and who waits: lease.c.  All [loop]. */
+/* What passes between the lease state, the server and the waiting operations: lease.c.  All [loop]. */
 struct kr_file_lease {
 	uint8_t needs;          /* lease kinds that the waiters need */
 	int error;              /* the LEASE they waited for failed with this; only while they are woken */
@@ -108,7 +108,7 @@ struct kr_file {
 	struct kr_extent_map dirty; /* [lock] unflushed bytes: journal position and sequence number */
 	struct kr_time mtime;       /* [lock] of the last write among the dirty ones, by the server's clock */
 	uint64_t written_seq;       /* [lock] sequence number of the last write */
-	bool clear_suid;            /* [lock] a dirty write is by a caller who may not keep set-id bits */
+	bool clear_suid;            /* [lock] a dirty write is by a caller that may not keep set-id bits */
 	uint32_t error_count;       /* [lock] failed flushes so far */
 	int error;                  /* [lock] the last one's errno, negative */
 	struct kr_journal_file *journal_file; /* [lock] the journal's; NULL before the first write */

@@ -112,7 +112,7 @@ static void overlay_dirty(const struct kr_file *file, struct kr_attr *attr)
 	attr->size = KR_MAX(attr->size, kr_extent_map_end(&file->dirty));
 	most = KR_MAX(attr->blocks, (attr->size + 4095) / 4096 * 8);
 	attr->blocks = KR_MIN(attr->blocks + (file->dirty.bytes + 4095) / 4096 * 8, most);
-	/* Nobody else writes while we have both kinds: then the time is ours. */
+	/* No other node writes while we have both kinds: then the time is ours. */
 	if (kr_lease_state_has(&file->holder, KR_LEASE_ALL) || kr_time_compare(file->mtime, attr->mtime) > 0 ||
 		is_ahead(file, attr->mtime))
 		attr->mtime = file->mtime;

@@ -34,7 +34,7 @@ bool kr_lease_state_must_drop(const struct kr_lease_state *holder)
 
 bool kr_lease_state_has(const struct kr_lease_state *holder, uint8_t kinds)
 {
-	/* Also while only WRITE goes: who reads all the time must not keep the pages from being dropped. */
+	/* Also while only WRITE goes: a program that reads all the time must not keep the pages from being dropped. */
 	if ((kinds & KR_LEASE_READ) && (holder->suspect || kr_lease_state_must_drop(holder)))
 		return false;
 	return (undoubted(holder) & kinds) == kinds && (kr_lease_state_giving_up(holder) & kinds) == 0;
@@ -252,7 +252,7 @@ static bool must_flush(const struct kr_lease_state *holder)
 	return (giving & KR_LEASE_READ) && (holder->mapped || holder->owed) && !holder->pages && holder->readers == 0;
 }
 
-/* Whether what is being given up can go now: nothing on its way, nobody inside, nothing left to drop or to flush. */
+/* Whether what is being given up can go now: nothing on its way, no operation inside, nothing to drop or to flush. */
 static bool let_go(const struct kr_lease_state *holder)
 {
 	uint8_t giving = kr_lease_state_giving_up(holder);

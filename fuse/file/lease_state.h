@@ -53,14 +53,14 @@ struct kr_lease_state {
 	bool refused;    /* the server refused the flush; nothing new has been written or asked since */
 	bool pages;      /* the kernel may have pages of the file */
 	bool stores;     /* ... into which programs may store */
-	bool lingering;  /* they came a moment ago: whoever wanted them shall get to use them before they go */
+	bool lingering;  /* they came a moment ago: their program shall get to use them before they go */
 	bool dropping;   /* KR_LEASE_STATE_DROP on its way */
 	bool drop_again; /* a read was let through while dropping */
-	bool suspect;    /* the pages may be older than READ is: nobody reads before they are dropped */
-	bool doubted;    /* the server does not seem to count our WRITE: nobody uses it before LEASE has been answered
+	bool suspect;    /* the pages may be older than READ is: no program reads before they are dropped */
+	bool doubted;    /* the server does not seem to count our WRITE: not used before LEASE has been answered
 			    again */
 	uint32_t readers, writers; /* inside */
-	uint32_t epoch;            /* of the session; who entered in an older one is not counted any more */
+	uint32_t epoch;            /* of the session; operations entered in an older one do not count */
 };
 
 void kr_lease_state_init(struct kr_lease_state *holder);
@@ -108,24 +108,24 @@ void kr_lease_state_returned(struct kr_lease_state *holder);
 
 /* Bytes were journaled; MAPPED: a page of a mapping, whatever was held. */
 void kr_lease_state_dirtied(struct kr_lease_state *holder, bool mapped);
-/* A flush (asked by KR_LEASE_STATE_FLUSH or by anyone else) ended. OK: applied; CLEAN: nothing is left unflushed. */
+/* A flush (asked by KR_LEASE_STATE_FLUSH or by other code) ended. OK: applied; CLEAN: nothing is left unflushed. */
 void kr_lease_state_flushed(struct kr_lease_state *holder, bool ok, bool clean);
 /* What was dirty is gone without a flush (truncated, discarded). */
 void kr_lease_state_cleaned(struct kr_lease_state *holder);
-/* Somebody asks for the refused bytes again. */
+/* The flush scheduler wants to send the refused bytes again. */
 void kr_lease_state_retry(struct kr_lease_state *holder);
 /* The kernel may cache pages from now on. */
 void kr_lease_state_cached(struct kr_lease_state *holder);
-/* ... for programs that may store into them: who reads them has entered with READ and WRITE. */
+/* ... for programs that may store into them: their reader has entered with READ and WRITE. */
 void kr_lease_state_stored(struct kr_lease_state *holder);
-/* Nobody can store into them any more, and what was stored has come as writes: they are pages as others are. */
+/* Programs can store into them no more, and what was stored has come as writes: they are pages as others are. */
 void kr_lease_state_sealed(struct kr_lease_state *holder);
 /* Whether those have come a moment ago. */
 void kr_lease_state_linger(struct kr_lease_state *holder, bool lingering);
 /* The pages asked to be dropped are gone. */
 void kr_lease_state_dropped(struct kr_lease_state *holder);
 
-/* The server may believe us dead (the mount is fenced): the kernel's pages have to go before anybody reads again. */
+/* The server may believe us dead (the mount is fenced): the kernel's pages have to go before the next read. */
 void kr_lease_state_distrust(struct kr_lease_state *holder);
 /* The session is gone with its leases. Returns the kinds to reclaim (what was held, and WRITE for unflushed bytes). */
 uint8_t kr_lease_state_lost(struct kr_lease_state *holder);

@@ -364,8 +364,9 @@ static bool holds_all(const struct kr_lock_table *held, const struct kr_lock *wa
 	return true;
 }
 
-/* What a request on its way gives up may be somebody else's already, without our knowing: it is not claimed, or that
- * one would lose it.  (The server waits with what the request asks for until all nodes are back.) */
+/* A request on its way may have given up a lock that another owner has already, without our knowing.  The node does not
+ * claim that lock, or the other owner would lose it. (The server waits with what the request asks for until all nodes
+ * are back.) */
 static void let_go(struct kr_file_locks *locks)
 {
 	const struct kr_lock_call *call;

@@ -36,8 +36,8 @@ struct kr_journal_options {
 	uint64_t max;             /* bytes; 0: a quarter of the free space, at most 16 GiB */
 	/* Called (any thread, no lock of the journal held) when space was freed after an append got -EAGAIN. */
 	void (*on_space)(void *context);
-	/* The disk is full: whether somebody has given up bytes on it, some BYTES if there were so many; may be NULL.
-	 * In the thread that appends; blocks. */
+	/* The disk is full: other users of the disk give up some BYTES if they have so many.  Returns whether they gave
+	 * up any.  May be NULL.  In the thread that appends; blocks. */
 	bool (*make_room)(void *context, uint64_t bytes);
 	void *context;
 };
@@ -70,7 +70,7 @@ struct kr_applied {
 /* What is known of a file with refused bytes whose lease has been given back: UNCOVERED in journal_format.h. */
 struct kr_uncovered {
 	struct kr_fid fid;
-	struct kr_time since; /* by the server's clock: nobody else could write before */
+	struct kr_time since; /* by the server's clock: no other node could write before */
 	uint64_t up_to;       /* the highest seq of its dirty bytes then */
 };
 
@@ -115,7 +115,7 @@ int kr_journal_open(
 	const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal);
 /* From each further HELLO: the server's process is INSTANCE from now on. */
 void kr_journal_set_server(struct kr_journal *journal, uint64_t instance);
-/* Closes; removes free segments, syncs what is left in others.  Blocks.  Nobody uses the journal any more. */
+/* Closes; removes free segments, syncs what is left in others.  Blocks.  No thread uses the journal any more. */
 void kr_journal_free(struct kr_journal *journal);
 
 /* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN:
@@ -126,8 +126,8 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 /* The same, but beyond journal_max if need be: for bytes that leave another place of the journal in return. */
 int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
 	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
-/* After -EAGAIN appends of as many bytes or more get it without a look at the disk, until space was freed or this is
- * called: now and then, since others may have made room on the disk. */
+/* After -EAGAIN, appends of as many bytes or more get -EAGAIN without a look at the disk, until space was freed or this
+ * is called.  Call it now and then, since other programs may have made room on the disk. */
 void kr_journal_try_again(struct kr_journal *journal);
 void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece);
 /* Fits kr_extent_fn: JOURNAL is the context. */
@@ -169,7 +169,7 @@ void kr_journal_stable(struct kr_journal *journal, struct kr_list *list, uint64_
  * is needed; what is doubtful in them is dead. */
 void kr_journal_discard_damage(struct kr_journal *journal);
 
-/* Reads bytes that somebody holds: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.
+/* Reads bytes that have a holder: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.
  * The second also compares the records' checksums (reads whole records): for what leaves this machine. */
 int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer, size_t length);
 int kr_journal_read_verified(struct kr_journal *journal, uint64_t position, void *buffer, size_t length);

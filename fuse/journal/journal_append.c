@@ -132,8 +132,8 @@ static void store_nothing(void *context)
 		__atomic_store_n(&record->check, 0, __ATOMIC_RELEASE);
 }
 
-/* A failed append: its slots are nothing, also those that had been stored before one could not be.  If nobody came
- * after it, and no reclaimer looks at them, its place is given out again.  The lock is held. */
+/* A failed append: its slots are nothing, also those that had been stored before one could not be.  If no append came
+ * after it, and no reclaimer looks at the slots, its place is given out again.  The lock is held. */
 static void undo(struct kr_journal *journal, const struct reservation *r)
 {
 	struct kr_segment *segment = r->segment;
@@ -316,8 +316,8 @@ void kr_journal_try_again(struct kr_journal *journal)
 	atomic_store_explicit(&journal->refused, 0, memory_order_relaxed);
 }
 
-/* Hundreds may wait, and to be told by the disk that it is full is no small matter: one of them tries. But who needs
- * less may find room. */
+/* Hundreds of writers may wait, and the disk answers slowly that it is full: one of them tries.  But a writer that
+ * needs less may find room. */
 static bool is_refused(const struct kr_journal *journal, size_t length)
 {
 	const size_t refused = atomic_load_explicit(&journal->refused, memory_order_relaxed);
@@ -325,7 +325,7 @@ static bool is_refused(const struct kr_journal *journal, size_t length)
 	return refused && length >= refused;
 }
 
-/* As long as nothing came free meanwhile, of which nobody would be told again. */
+/* Only if nothing came free meanwhile: no waiting writer would be told of that again. */
 static void note_refused(struct kr_journal *journal, size_t length)
 {
 	KR_SCOPED_LOCK(&journal->lock);

@@ -1,8 +1,8 @@
-/* Who holds which bytes of the journal's records, and which records are dead: holds, releases, cuts, marks.  See
+/* The holders of the bytes of the journal's records, and which records are dead: holds, releases, cuts, marks.  See
  * journal.h and journal_format.h.
  *
- * Any thread; the lock covers each step.  A record that nobody holds any more is marked dead in its slot; whether a
- * segment came free with it says kr_journal_retire.
+ * Any thread; the lock covers each step.  A record without a holder is marked dead in its slot.  Whether a segment came
+ * free with it says kr_journal_retire.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uin
 	kr_journal_retire(journal, segment);
 }
 
-/* Whether somebody waits and can be told that there is room again, or enough dead bytes to make some. */
+/* Whether a writer waits and can be told that there is room again, or enough dead bytes to make some. */
 static bool space_came(struct kr_journal *journal)
 {
 	bool room = journal->used + KR_SEGMENT_DATA_MIN / 2 <= journal->options.max;

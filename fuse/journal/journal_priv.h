@@ -37,7 +37,7 @@ struct kr_segment {
 	uint64_t punched;   /* bytes of k.data given back to the filesystem */
 	uint32_t alive;     /* slots with held > 0 */
 	uint32_t in_flight; /* appends between reservation and end; the reclaimer at work */
-	bool unsynced;      /* a sync of it has failed, once and for all: nobody knows what of it is on the
+	bool unsynced;      /* a sync of it has failed, once and for all: unknown is what of it is on the
 			     * disk.  The reclaimer's own, and the end's */
 	bool set_aside;     /* has damage or doubtful records: the files stay, and do not count against max */
 	bool lends_name;    /* set aside because a damaged segment lives on a NAME in this one */

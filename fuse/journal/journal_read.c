@@ -32,7 +32,7 @@ static bool data_fits(const struct kr_scan_segment *segment, const struct kr_jou
 		(uint64_t)record->data + record->length <= segment->header.data_size;
 }
 
-/* Whether a record says what a writer can have written: nobody has to fear an overflow behind this. */
+/* Whether a record says what a writer can have written: code behind this need not fear an overflow. */
 static bool in_bounds(const struct kr_journal_record *record)
 {
 	if (record->seq == 0 || record->seq > INT64_MAX || record->file == 0 || record->file == UINT32_MAX)
@@ -136,8 +136,8 @@ static int compare_names(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Ascending NAMEs: leaves one of each number.  They are equal but for the hint, so any does; where they are not (no
- * writer does that) nobody can tell whose the bytes are, and none is left. */
+/* Ascending NAMEs: leaves one of each number.  They are equal but for the hint, so any does.  Where they are not (no
+ * writer does that), the owner of the bytes is unknown, and no NAME is left. */
 static void unite_names(struct kr_scan *scan)
 {
 	size_t kept = 0;
@@ -158,8 +158,7 @@ static void unite_names(struct kr_scan *scan)
 	scan->name_count = kept;
 }
 
-/* NAMEs that contradict each other stay where they are, for a NAME that were left alone would be believed by the next
- * start. */
+/* NAMEs that contradict each other stay where they are: the next start would believe a NAME that were left alone. */
 static void find_contradictions(struct kr_scan *scan)
 {
 	for (size_t i = 0; i < scan->ref_count; i++) {
@@ -346,7 +345,7 @@ static int compare_refs(const void *a, const void *b)
 	return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-/* Writes of files that nobody names: their bytes can go nowhere. */
+/* Writes of files without a NAME: their bytes can go nowhere. */
 static void find_nameless(struct kr_scan *scan)
 {
 	for (size_t i = 0; i < scan->ref_count; i++) {

@@ -64,7 +64,7 @@ struct kr_scan {
 	struct kr_list damage; /* struct kr_journal_damage */
 };
 
-/* Whose segments are read; zeros: anybody's (then those of the newest one's export and node). */
+/* The owner of the segments to read; zeros: any owner (then the export and node of the newest segment). */
 struct kr_scan_owner {
 	uint8_t export_id[16], node_id[16];
 };
@@ -75,7 +75,7 @@ void kr_scan_free(struct kr_scan *scan);
 /* The record behind REF (with a wrong bit corrected), and how many of its bytes count. */
 void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, struct kr_journal_record *ret_record,
 	uint32_t *ret_kept);
-/* The file of a number; NULL: nobody names it. */
+/* The file of a number; NULL: no NAME has it. */
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number);
 
 /* --- journal_verify.c ------------------------------------------------------------------------- */

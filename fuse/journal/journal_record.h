@@ -14,7 +14,8 @@ bool kr_journal_header_good(const struct kr_journal_header *header);
 
 /* The check that RECORD ought to have; never 0. */
 uint64_t kr_journal_record_check(const struct kr_journal_record *record, uint64_t salt);
-/* Finds the one wrong bit of a record whose check does not match, and corrects it in RECORD; false: more is wrong. */
+/* Finds the single wrong bit of a record whose check does not match, and corrects it in RECORD; false: more is
+ * wrong. */
 bool kr_journal_record_repair(struct kr_journal_record *record, uint64_t salt);
 
 /* The word that says that the first KEPT bytes count (0: the record is dead). */

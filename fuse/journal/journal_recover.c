@@ -292,7 +292,7 @@ static void finish_states(struct kr_segment *segment, bool set_aside)
 	segment->set_aside = set_aside;
 }
 
-/* Opens all segments, with the states of their slots; nobody holds any yet. */
+/* Opens all segments, with the states of their slots; no record has a holder yet. */
 static int reopen_segments(struct kr_rebuild *r)
 {
 	int err;
@@ -417,7 +417,7 @@ static void reopen_hold(struct kr_rebuild *r)
 	}
 }
 
-/* Whether the record is to be marked dead: nobody holds it, and it is not set aside as doubtful. */
+/* Whether the record is to be marked dead: it has no holder, and is not set aside as doubtful. */
 static bool is_dead(const struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
 {
 	if (record->type == KR_JOURNAL_NAME || r->segments[ref->segment]->states[ref->slot].held > 0)
@@ -425,7 +425,7 @@ static bool is_dead(const struct kr_rebuild *r, const struct kr_scan_ref *ref, c
 	return !r->doubt[ref->segment];
 }
 
-/* Good records that nobody holds are dead; single wrong bits are put right; segments without a live record are free. */
+/* Good records without a holder are dead; single wrong bits are put right; segments without a live record are free. */
 static void reopen_retire(struct kr_rebuild *r)
 {
 	for (size_t i = 0; i < r->scan->ref_count; i++) {

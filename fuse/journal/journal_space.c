@@ -2,9 +2,9 @@
  *
  * A segment all of whose records are dead goes by itself (kr_journal_retire).  This is for the rest, when an append
  * finds the disk or journal_max full: dead records beside live ones, a dead active segment, spare ones.
- * Why no byte is lost: only data of slots that nobody holds and that say so on the disk is punched, and such a slot is
- * never held again; the segment is kept from reuse, and the end of its data from moving back, by an `in_flight` of the
- * reclaimer's own; and what is behind used_data when the slots are looked at is not touched.
+ * Why no byte is lost.  The reclaimer punches only data of slots without a holder that say so on the disk, and such a
+ * slot is never held again.  An `in_flight` of the reclaimer's own keeps the segment from reuse, and the end of its
+ * data from moving back.  The reclaimer does not touch what is behind used_data when it looks at the slots.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -49,8 +49,8 @@ struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name)
 	return link ? KR_CONTAINER_OF(link, struct kr_cache_entry, by_name) : NULL;
 }
 
-/* With the lock held, or before anybody else has the cache: a new entry, that has no name yet; an entry
- * with its name goes into the table. */
+/* With the lock held, or before another thread has the cache: a new entry, that has no name yet.  An entry with its
+ * name goes into the table. */
 static struct kr_cache_entry *cache_new_entry(struct kr_cache *cache)
 {
 	struct kr_cache_entry *entry = kr_xcalloc(1, sizeof(*entry));
@@ -633,7 +633,7 @@ static void cut(struct kr_cache *cache)
 		cache->dying_fd = -1;
 }
 
-/* With the lock held, which is given up meanwhile; nobody else is at it. */
+/* With the lock held, which is given up meanwhile; no other thread evicts. */
 static bool step(struct kr_cache *cache, bool urgent)
 {
 	struct kr_cache_entry *victim;

@@ -5,9 +5,9 @@
  * be called from the loop. All are thread-safe, under one lock that is never held during I/O.
  *
  * A failing or full local disk costs only the keeping: kr_cache_put says so, and the caller serves from memory.  At
- * cache_max the least recently used entries are removed, in steps; never one that has been used during the last
- * KR_CACHE_IN_USE_S seconds by somebody who still refers to it. At most KR_CACHE_FDS descriptors are open, plus one for
- * each thread that does I/O.
+ * cache_max the cache removes the least recently used entries, in steps.  It never removes a referenced entry that was
+ * used during the last KR_CACHE_IN_USE_S seconds.  At most KR_CACHE_FDS descriptors are open, plus one for each thread
+ * that does I/O.
  */
 #ifndef KR_FUSE_CACHE_H
 #define KR_FUSE_CACHE_H
@@ -44,10 +44,10 @@ struct kr_cache_entry *kr_cache_entry_get(
 /* One more reference. */
 struct kr_cache_entry *kr_cache_entry_ref(struct kr_cache_entry *entry);
 void kr_cache_entry_put(struct kr_cache_entry *entry);
-/* The file has another version now, or is gone, and this one will not be asked for again: its blocks go first, once
- * nobody refers to it. */
+/* The file has another version now, or is gone, and no reader will ask for this one again.  Its blocks go first, once
+ * the last reference is gone. */
 void kr_cache_entry_abandon(struct kr_cache_entry *entry);
-/* The same of a version that perhaps nobody refers to, or that is not here. */
+/* The same of a version that may be without a reference, or not here. */
 void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version);
 /* Whether kr_cache_load has something to do: a file on disk that has not been looked at. */
 bool kr_cache_needs_load(struct kr_cache_entry *entry);
@@ -55,7 +55,7 @@ bool kr_cache_needs_load(struct kr_cache_entry *entry);
 void kr_cache_load(struct kr_cache_entry *entry);
 
 bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block);
-/* Whether that version of the file has the block here.  A file on disk whose map has not been read counts as having it. */
+/* Whether that version of the file has the block here.  A file on disk whose map is not read yet counts as such. */
 bool kr_cache_may_have(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t block);
 /* The first block in [FROM, END) that is not here, or END. */
 uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint64_t end);
@@ -92,8 +92,8 @@ int kr_cache_read_replaced(struct kr_cache_entry *entry, const struct kr_cache_r
 bool kr_cache_wants_eviction(struct kr_cache *cache);
 /* One step of removing, until the cache is below KR_CACHE_LOW or nothing can go.  True: call again.  BLOCKS. */
 bool kr_cache_evict_step(struct kr_cache *cache);
-/* The disk is full, and somebody needs it more: removes BYTES, or what can go, also of files that are open. Whether
- * anything went. BLOCKS. */
+/* The disk is full, and the journal needs it more: removes BYTES, or what can go, also of files that are open.  Whether
+ * anything went.  BLOCKS. */
 bool kr_cache_make_room(struct kr_cache *cache, uint64_t bytes);
 
 #endif

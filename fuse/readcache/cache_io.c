@@ -181,7 +181,7 @@ static int read_part(struct kr_cache_entry *entry, int fd, uint64_t block, size_
 	return err;
 }
 
-/* The descriptor for reading; when it can't be had nothing of the file is here, so that nobody tries again at once. */
+/* The descriptor for reading.  When it can't be had nothing of the file is here: no reader tries again at once. */
 static int acquire_to_read(struct kr_cache_entry *entry, int *ret_fd)
 {
 	int err = kr_cache_acquire(entry, false, ret_fd);

@@ -36,7 +36,7 @@ struct kr_cache_entry {
 	struct kr_table_link by_name;
 	struct kr_link lru, fds;
 	char name[KR_CACHE_PATH];
-	struct kr_fid fid; /* length 0: nobody has asked for it since the start */
+	struct kr_fid fid; /* length 0: no reader has asked for it since the start */
 	uint64_t version, size;
 	uint32_t references;
 	uint32_t users;   /* threads that use `fd` now */
@@ -45,7 +45,7 @@ struct kr_cache_entry {
 	bool on_disk, loaded;
 	bool creating;       /* one thread makes the file */
 	bool busy;           /* being renamed or removed: no I/O by others */
-	bool abandoned;      /* of no use to anybody */
+	bool abandoned;      /* of no use to any reader */
 	bool detached;       /* not in the table any more: another entry has its name, and it makes no file any more */
 	uint64_t edition;    /* counts kr_cache_rekey */
 	uint64_t generation; /* changes when blocks are given up */
@@ -69,11 +69,11 @@ void kr_cache_release(struct kr_cache_entry *entry);
 void kr_cache_forget_blocks(struct kr_cache_entry *entry);
 /* With the lock held: forgets one block; whether it was here. */
 bool kr_cache_forget_block(struct kr_cache_entry *entry, uint64_t block);
-/* With the lock held: closes the descriptor if there is one and nobody uses it. */
+/* With the lock held: closes the descriptor if there is one and no thread uses it. */
 void kr_cache_drop_fd(struct kr_cache_entry *entry);
-/* With the lock held: frees an entry that nobody refers to and that has no file. */
+/* With the lock held: frees an entry without a reference and without a file. */
 void kr_cache_free_if_unused(struct kr_cache_entry *entry);
-/* With the lock held: a file that nobody will ask for again. */
+/* With the lock held: a file that no reader will ask for again. */
 bool kr_cache_is_doomed(const struct kr_cache_entry *entry);
 /* With the lock held: a disk error, or 0 for a success. */
 void kr_cache_note_error(struct kr_cache *cache, int err);

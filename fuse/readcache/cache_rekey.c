@@ -10,8 +10,8 @@
 #include "common/base/util.h"
 #include "fuse/readcache/cache_priv.h"
 
-/* With the lock held: whoever has ENTRY's coming name loses it.  Its file may be in use, or on its way out, just now:
- * kr_cache_rekey_disk waits for that, and removes it. */
+/* With the lock held: the entry that has ENTRY's coming name loses it.  That entry's file may be in use, or on its way
+ * out, just now: kr_cache_rekey_disk waits for that, and removes the file. */
 static void displace(struct kr_cache_entry *entry, uint64_t version)
 {
 	struct kr_cache *cache = entry->cache;
@@ -30,7 +30,7 @@ static void displace(struct kr_cache_entry *entry, uint64_t version)
 	entry->displaced = other;
 }
 
-/* With the lock held: the displaced entry, which nobody uses, gives its file up.  Whether it had one. */
+/* With the lock held: the displaced entry, which no thread uses, gives its file up.  Whether it had one. */
 static bool give_up_displaced(struct kr_cache_entry *entry)
 {
 	struct kr_cache_entry *other = entry->displaced;

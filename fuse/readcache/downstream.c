@@ -198,8 +198,8 @@ static void start_read(struct want *want, struct kr_cache_entry *entry)
 /* Where a block is that a peer wants. */
 enum { WAITS, IN_MEMORY, ON_DISK };
 
-/* Whether blocks of VERSION are those of the stage: versions are equal, or one of them is volatile and both are under a
- * lease now, as who asks holds READ and so do we.
+/* Whether blocks of VERSION are those of the stage: the versions are equal, or one of them is volatile and both are
+ * under a lease now. (The asking peer holds READ, and so does this node.)
  */
 static bool is_our_version(const struct kr_stage *stage, uint64_t version)
 {
@@ -356,7 +356,7 @@ static void no_longer_stranger(struct peer *peer)
 	peer->stranger = false;
 }
 
-/* So that who has no key takes nobody's place by connecting again and again. */
+/* A peer without a key must not take another peer's place by connecting again and again. */
 static void limit_strangers(struct kr_hops *hops)
 {
 	struct peer *peer;

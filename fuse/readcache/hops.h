@@ -45,9 +45,9 @@ typedef void (*kr_hop_frame_fn)(
 typedef void (*kr_hop_closed_fn)(struct kr_mount *mount, struct kr_conn *conn);
 void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_hop_closed_fn closed);
 
-/* A connection of one's own (a lane) to TO: connects and proves who we are; frames may be queued behind it at once. If
- * it can't be had or we are refused, or it is not who the server says, on_closed says so. HANDLER and CONTEXT as
- * kr_conn_connect. */
+/* A connection of the caller's own (a lane) to TO: connects and proves this node's identity; frames may be queued
+ * behind it at once. on_closed reports a failure: no connection, this node was refused, or the peer is not the one that
+ * the server says.  HANDLER and CONTEXT as kr_conn_connect. */
 int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
 	void *context, struct kr_conn **ret_conn);
 

@@ -12,7 +12,7 @@
 
 enum {
 	KR_HOPS_INCOMING = 1024, /* connections of peers at once */
-	KR_HOPS_STRANGERS = 128, /* of these, who have not proved yet who they are: the oldest go first */
+	KR_HOPS_STRANGERS = 128, /* of these, peers without a proof of identity yet: the oldest go first */
 	KR_HOP_WANTED = 4096,    /* blocks that one peer may ask for before they are answered */
 	KR_HOP_HELLO_S = 10,
 	KR_HOP_SILENT_NODE_S = 8, /* an upstream that owes us blocks and sends nothing is given up; or after a quarter

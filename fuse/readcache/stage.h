@@ -49,7 +49,7 @@ void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size);
  * answered. */
 void kr_stage_suspend(struct kr_stage *stage);
 
-/* The file is gone: what is cached of it goes when nobody here uses it any more. STAGE may be NULL. */
+/* The file is gone: its cached blocks go when no user of this node is left.  STAGE may be NULL. */
 void kr_stage_abandon(struct kr_stage *stage);
 
 /* Starts removing from the cache if need be. */

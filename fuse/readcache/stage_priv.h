@@ -48,7 +48,7 @@ struct kr_failed {
 	int err;
 };
 
-/* Somebody downstream who waits for a block. */
+/* A peer downstream that waits for a block. */
 struct kr_stage_waiter {
 	struct kr_fetch_waiter fetch;
 	uint64_t block;
@@ -107,7 +107,7 @@ bool kr_stage_has(struct kr_stage *stage, uint64_t block);
 void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err);
 /* Tells waiters of WAITERS (a list of fetch waiters). */
 void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum);
-/* Who was parked asks again, local readers look again. */
+/* Parked peers ask again, local readers look again. */
 void kr_stage_unpark(struct kr_stage *stage);
 /* Tells the file that something has changed. */
 void kr_stage_step(struct kr_stage *stage);

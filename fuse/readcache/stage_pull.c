@@ -32,7 +32,7 @@ struct question {
 	uint64_t epoch;
 };
 
-/* --- who is the upstream ---------------------------------------------------------------------- */
+/* --- the choice of the upstream --------------------------------------------------------------- */
 
 static void set_upstream(struct kr_stage *stage, struct kr_upstream *hop)
 {
@@ -46,7 +46,7 @@ static void set_upstream(struct kr_stage *stage, struct kr_upstream *hop)
 	kr_puller_set_upstream(&stage->puller, hop ? hop->id : 0);
 }
 
-/* Nothing can be had: whoever waits hears of it. */
+/* Nothing can be had: the waiting readers and peers hear of it. */
 static void fail_all(struct kr_stage *stage, int err)
 {
 	kr_stage_note_failed(stage, KR_STAGE_ANY_BLOCK, err);
@@ -368,9 +368,9 @@ static bool is_of_other_size(const struct pull *pull, const struct kr_pull_reply
 		kr_checksum(data->data, data->length) == reply->checksum;
 }
 
-/* One more block has come.  The window follows the rate: on a slow link few blocks are asked at a time, so that little
- * still comes from a former upstream when a node joins in between; 10 Gbit/s with 10 ms have the whole window within a
- * few round trips.
+/* One more block has come.  The window follows the rate.  On a slow link the node asks for few blocks at a time, so
+ * that little still comes from a former upstream when a node joins in between. 10 Gbit/s with 10 ms have the whole
+ * window within a few round trips.
  */
 static void adapt_window(struct kr_stage *stage)
 {

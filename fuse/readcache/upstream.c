@@ -1,8 +1,8 @@
 /* Connections to upstreams: one for each address, shared by all stages that pull from there.
  *
  * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.  So is
- * one to a node that sends some bytes now and then: the way to it may be so bad that no block comes whole, while the
- * server is well. One that nobody has used for KR_HOP_IDLE_S is closed.
+ * a connection to a node that sends some bytes now and then: the way to that node may be so bad that no block comes
+ * whole, while the server is well.  A connection that no stage has used for KR_HOP_IDLE_S is closed.
  */
 #include <stdlib.h>
 #include <string.h>

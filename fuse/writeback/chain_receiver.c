@@ -1,7 +1,7 @@
 /* What comes in of flush rounds: the streams of upstream neighbours.  See chain.h.
  *
- * A stream that comes before our own ROUND waits as an early receiver, its connection paused.  Whoever is in the ring
- * can open one: it becomes part of a chain only if that has an upstream, and none yet.
+ * A stream that comes before our own ROUND waits as an early receiver, its connection paused.  Any node of the ring can
+ * open a stream.  The stream becomes part of a chain only if that chain has an upstream, and no stream yet.
  */
 #include <errno.h>
 #include <stdlib.h>

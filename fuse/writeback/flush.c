@@ -121,7 +121,7 @@ static bool in_burst(const struct kr_file *file)
 		file->dirty.bytes < kr_flusher_of(file)->burst_max;
 }
 
-/* Whether there is a backlog to be flushed, and nobody knows yet. */
+/* Whether there is a backlog to be flushed, and the scheduler does not know yet. */
 static bool is_new_backlog(struct kr_file *file)
 {
 	if (file->flush->backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog)
@@ -246,7 +246,7 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	pthread_mutex_unlock(&file->lock);
 	if (seq == 0)
 		return;
-	if (urgent && file->flush->plan.gone) { /* whoever waits would wait for ever */
+	if (urgent && file->flush->plan.gone) { /* the waiting program would wait for ever */
 		kr_file_flush_failed(file, file->flush->plan.refused);
 		return;
 	}

@@ -147,9 +147,9 @@ void kr_flush_discard(struct kr_file *file);
 /* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
 void kr_flusher_session_lost(struct kr_flusher *flusher);
 bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
-/* Whether bytes are on their way, or will be at once, that must be there before a lease of the file is given back:
- * replays, and what was refused before and is tried again. Or the directory has to say first that they were refused
- * (uncovered.h). */
+/* Whether some bytes must be at the server before a lease of the file is given back, and are on their way or will be at
+ * once: replays, and bytes refused before that are tried again.  Or the directory has to say first that they were
+ * refused (uncovered.h). */
 bool kr_flush_bound(struct kr_file *file);
 /* A lease of FILE is about to be given back: what is dirty, because it was refused, has to be judged before it is sent
  * again. */
@@ -177,9 +177,10 @@ const struct kr_session_hooks *kr_recovery_hooks(void);
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason);
 /* An append got -EAGAIN: flush everything and have it synced. Any thread. */
 void kr_flusher_need_space(struct kr_flusher *flusher);
-/* When every dirty file is refused, so that no space will come by itself: the errno to fail a write to FILE with that
- * waits for it, else 0. What FILE's own bytes are refused with; where it has none, others' errors are not its programs'
- * business: there is no room (-ENOSPC), and the log says whose bytes take it.  Loop thread. */
+/* When every dirty file is refused, no space will come by itself: the errno with which to fail a write to FILE that
+ * waits for space, else 0.  It is the errno that FILE's own bytes are refused with.  Where FILE has none, other files'
+ * errors are not its programs' business: there is no room (-ENOSPC), and the log says whose bytes take it.  Loop
+ * thread. */
 int kr_flusher_hopeless(struct kr_flusher *flusher, struct kr_file *file);
 
 struct kr_flusher_left {
@@ -192,7 +193,7 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 /* {"files": [{"path", "fid", "dirty", "unstable", "state", "error"}...], "damage": [...], "journal": {...}}; owned
  * by the caller. */
 json_t *kr_flusher_status(struct kr_flusher *flusher);
-/* What the recovery found damaged has been seen by somebody who can decide: no longer shown, its segments may go. */
+/* The administrator has seen what the recovery found damaged: no longer shown, its segments may go. */
 void kr_flusher_discard_damage(struct kr_flusher *flusher);
 /* A busy file whose hint is PATH or whose fid (hex) it is; NULL. Borrowed. */
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path);

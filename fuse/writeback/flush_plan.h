@@ -17,8 +17,8 @@ enum {
 struct kr_flush_plan {
 	bool in_flight;
 	bool gone;         /* never try again */
-	bool urgent;       /* somebody waits: do not wait for retry_ns, nor for age */
-	uint64_t wanted;   /* somebody wants all writes up to this seq applied */
+	bool urgent;       /* a program or a command waits: ignore retry_ns and age */
+	uint64_t wanted;   /* all writes up to this seq are to be applied */
 	int refused;       /* negative errno of the last answer, 0 after a good one */
 	bool passing;      /* the last answer was that it should be tried again */
 	uint64_t retry_ns; /* not before */
@@ -40,7 +40,7 @@ struct kr_flush_facts {
 	bool backlog; /* of a burst that is over: as much as is flushed unasked */
 };
 
-/* Writes up to SEQ shall be applied; URGENT: somebody waits for it, so a refused flush is tried again at once. */
+/* Writes up to SEQ shall be applied; URGENT: a program or a command waits, so a refused flush goes again at once. */
 void kr_flush_plan_want(struct kr_flush_plan *plan, uint64_t seq, bool urgent);
 enum kr_flush_plan_step kr_flush_plan_next(const struct kr_flush_plan *plan, const struct kr_flush_facts *facts);
 void kr_flush_plan_sent(struct kr_flush_plan *plan);

@@ -108,7 +108,7 @@ void kr_flush_watch_calls(struct kr_flusher *flusher);
 int kr_flush_send_dirty(struct kr_file *file);
 /* Sends one applied entry again, of a former boot or lost; FLAGS for the rpc. */
 int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags);
-/* Gives the send up: its answer, if one comes, is nobody's. */
+/* Gives the send up: its answer, if one comes, is dropped. */
 void kr_flush_send_abandon(struct kr_flush_send *send);
 /* The snapshot of the dirty bytes for SEND, now. 0 or -ENOMEM; nothing dirty: an empty one. */
 int kr_flush_snapshot(struct kr_flush_send *send);
@@ -124,7 +124,7 @@ void kr_flush_replay_file(struct kr_file *file, unsigned flags);
 void kr_flush_confirm(struct kr_file *file);
 
 /* --- unjudged.c --- */
-/* Whoever changed the file later than this did so when we had no good lease any more.  [lock] held. */
+/* A change of the file later than this was made when we had no good lease any more.  [lock] held. */
 struct kr_time kr_file_since(const struct kr_file *file);
 /* Whether FILE has bytes that were refused, and may be taken later. */
 bool kr_unjudged_refused(struct kr_file *file);
@@ -134,17 +134,17 @@ bool kr_unjudged_awaited(struct kr_file *file);
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
-/* It wants to be asked for FILE's replays before it takes them: programs hear of nothing as long as it says nothing
- * else. Nothing is in flight. */
+/* The server wants to be asked for FILE's replays before it takes them: programs hear of nothing as long as the server
+ * says nothing else.  Nothing is in flight. */
 void kr_unjudged_ask(struct kr_file *file);
 /* Whether FILE is unjudged, and no program has heard of it. */
 bool kr_unjudged_in_silence(const struct kr_file *file);
 /* A replay of FILE has gone in. */
 void kr_unjudged_gone_in(struct kr_file *file);
-/* What will be dirty again of FILE, because of ERR, was in no RECLAIM of this late node, and is from before it was
- * away; 0: what will be replayed. */
+/* Bytes of FILE that will be dirty again because of ERR were in no RECLAIM of this late node, and are from before it
+ * was away.  ERR 0: bytes that will be replayed. */
 void kr_unjudged_unclaimed(struct kr_file *file, int err);
-/* It has said what may go in. */
+/* The server has said what may go in. */
 void kr_unjudged_end(struct kr_file *file);
 /* Asks again if it is time; often. */
 void kr_unjudged_step(struct kr_file *file);

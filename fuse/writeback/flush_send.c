@@ -25,7 +25,7 @@ static struct kr_flush_send *new_send(struct kr_file *file)
 	return send;
 }
 
-/* Nobody refers to it any more: no call, no job, no stream. */
+/* No reference is left: no call, no job, no stream. */
 static void free_send(struct kr_flush_send *send)
 {
 	struct kr_file *file = send->file;
@@ -342,7 +342,8 @@ static bool comes_too_early(const struct kr_flush_send *send)
 		!kr_flush_is_current_boot(send->file, KR_LIST_ENTRY(before, struct kr_applied, link));
 }
 
-/* A failed sync may have taken what this answer tells of, or what an APPLIED record of it would count for as well. */
+/* A failed sync may have lost the bytes of which this answer tells, or other bytes for which its APPLIED record would
+ * count as well. */
 static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
 	const struct kr_flush *flush = send->file->flush;
