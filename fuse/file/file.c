@@ -167,7 +167,7 @@ static bool step_waited_for(struct kr_table_link *link, void *context)
 	return true;
 }
 
-/* What no event tells: that the mount is not fenced any more, that space will never come. */
+/* Looks for changes without an event: the mount is no longer fenced, space will never come. */
 static void tick(uv_timer_t *timer)
 {
 	struct kr_files *files = timer->data;

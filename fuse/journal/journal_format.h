@@ -10,16 +10,16 @@
  *   k.data    the bytes of writes and of names, where the records say; no structure of its own, not longer than needed.
  *
  * HEADER (struct kr_journal_header).  A copy is valid if and only if four conditions hold: magic and version are known;
- * no incompatible flag is unknown; the number is below 2^31; `check` is the XXH3-64 of the bytes before it.  A reader
- * refuses a segment without a valid copy, of another export or of another node's journal.  The reader reports a refused
- * segment, and never reads, writes or deletes it.  A reader ignores unknown compatible flags.
+ * no incompatible flag is unknown; the number is below 2^31; `check` is the XXH3-64 of the bytes before it.  The daemon
+ * refuses a segment without a valid copy, of another export or of another node's journal.  It reports a refused
+ * segment, but does not read its records, and never writes or deletes it.  A reader ignores unknown compatible flags.
  *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
  *   NAME     gives local file number `file` its identity: `length` bytes at `data` hold u8 length of the fid, the fid,
  *            and the path under which the file was known (a hint for people; may be empty).  Each segment names every
  *            file that it has writes of, before the first of them.  NAMEs of one number in different segments say the
- *            same fid; where they do not, the records of that number belong to nobody, and are damaged.
+ *            same fid; where they do not, the records of that number belong to no file, and are damaged.
  *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most
  *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data. The data
  *            of a NAME or WRITE lies behind that of every earlier slot of the segment.

@@ -55,7 +55,7 @@ bool kr_cache_needs_load(struct kr_cache_entry *entry);
 void kr_cache_load(struct kr_cache_entry *entry);
 
 bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block);
-/* Whether that version of the file has the block here.  A file on disk whose map is not read yet counts as such. */
+/* Whether that version of the file has the block here.  A file whose map is not read yet counts as having it. */
 bool kr_cache_may_have(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t block);
 /* The first block in [FROM, END) that is not here, or END. */
 uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint64_t end);

@@ -1,8 +1,8 @@
 /* The streams of flush rounds through this node.  See chain.h.
  *
- * A chain is one round's stream: `merge` between what comes in (an receiver, LOW) and the own extents (HIGH), and a
- * lane out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane)
- * calls it again.
+ * A chain is one round's stream: `merge` between the incoming stream (a receiver, LOW) and the own extents (HIGH), and
+ * an outgoing lane. kr_chain_pump does all that can be done now.  Each event that may unblock the chain (a frame, a
+ * read, room on the lane) calls kr_chain_pump again.
  */
 #include "fuse/writeback/chain.h"
 
@@ -444,7 +444,7 @@ void kr_chains_session_lost(struct kr_chains *chains)
 void kr_chains_stop(struct kr_chains *chains)
 {
 	chains->stopped = true;
-	kr_chains_session_lost(chains); /* running ones are aborted by whose they are */
+	kr_chains_session_lost(chains); /* each running chain is aborted by its send */
 }
 
 void kr_chains_free(struct kr_chains *chains)

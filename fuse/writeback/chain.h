@@ -35,7 +35,7 @@ int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains);
 /* Drops all streams and lanes; they are gone when the loop has run. */
 void kr_chains_stop(struct kr_chains *chains);
 void kr_chains_free(struct kr_chains *chains);
-/* The session is another: its early streams and idle lanes are dropped (running ones by whose they are). */
+/* The session is another: its early streams and idle lanes are dropped (each running chain by its send). */
 void kr_chains_session_lost(struct kr_chains *chains);
 /* Now and then: drops streams that have waited too long for their ROUND. */
 void kr_chains_tick(struct kr_chains *chains, uint64_t now_ns);

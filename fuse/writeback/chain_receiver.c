@@ -1,4 +1,4 @@
-/* What comes in of flush rounds: the streams of upstream neighbours.  See chain.h.
+/* The incoming streams of flush rounds, from upstream neighbours.  See chain.h.
  *
  * A stream that comes before our own ROUND waits as an early receiver, its connection paused.  Any node of the ring can
  * open a stream.  The stream becomes part of a chain only if that chain has an upstream, and no stream yet.

@@ -197,7 +197,7 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 		file->flush->noticed = file->flush->backlog_noticed = file->flush->backlog_held = false;
 }
 
-/* What was held back goes with what is sent now. */
+/* Bytes that were held back go with the bytes sent now. */
 static void let_go(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);

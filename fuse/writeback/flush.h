@@ -129,8 +129,8 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason);
 /* The FLUSH that is on its way to a server which takes requests BEHIND it, and brings all writes up to SEQ; 0: there is
  * none. */
 uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq);
-/* Whether that has been answered, and the server has the bytes. (False also when it may have, but another one had to be
- * sent.) */
+/* Whether that FLUSH has been answered, and the server has the bytes. (False also when the server may have them, but
+ * the node had to send another FLUSH.) */
 bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way);
 /* kr_file_may_flush(file) may have become true. */
 void kr_flush_step(struct kr_file *file);
@@ -165,8 +165,8 @@ void kr_flusher_replay(struct kr_flusher *flusher);
 /* The session goes on. */
 void kr_flusher_resumed(struct kr_flusher *flusher);
 
-/* What the journal held at the start becomes files again, before the mount serves anything: after kr_journal_open and
- * before kr_session_begin.  The session then reclaims these files, too, so the server serves none of them to others
+/* Makes files of what the journal held at the start, before the mount serves anything: after kr_journal_open and before
+ * kr_session_begin.  The session then reclaims these files, too, so the server serves none of them to other nodes
  * before their bytes are accounted for.  Takes RECOVERY's content and logs it; damage stays for status. */
 void kr_recover(struct kr_mount *mount, struct kr_recovery *recovery);
 /* The recovery of all files in a new session (recovery.c), for the session. */

@@ -1,5 +1,5 @@
-/* What the server says about rounds: ROUND, ROUND_ABORT, STABLE, UNSTABLE.  Handlers may be called again for what
- * was done. */
+/* The server's requests about rounds: ROUND, ROUND_ABORT, STABLE, UNSTABLE.  A request may arrive again after its
+ * handler has run. */
 #include <errno.h>
 #include <inttypes.h>
 

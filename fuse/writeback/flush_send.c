@@ -1,7 +1,7 @@
 /* One FLUSH: the snapshot, reading its bytes when they go inline, the message and its answer.
  *
- * A send that carries dirty bytes takes its snapshot when it begins (inline) or when its ROUND comes (chained).  It is
- * in flush.sends until its answer; an abandoned one is not, and only waits for its last callback.
+ * A send that carries dirty bytes takes its snapshot when it begins (inline) or when its ROUND comes (chained).  The
+ * send is in flush.sends until its answer.  An abandoned send is not there, and only waits for its last callback.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -296,8 +296,8 @@ static void replay_applied(struct kr_flush_send *send, const struct kr_flush_rep
 		kr_flush_stable(file, reply->round);
 }
 
-/* What a failed sync has lost was not taken in its turn: an ordinary flush brings it, and says so if that is refused,
- * too.  Of a late node it may be from before it was away: then it asks first. */
+/* The server did not take lost bytes of a failed sync in their turn.  An ordinary flush brings them, and reports a
+ * refusal, too.  A late node's bytes may be from before it was away: then the node asks first. */
 static void not_restored(struct kr_flush_send *send, int err)
 {
 	if (err == -ENOTCONN || err == -EINTR || err == -ECANCELED)
@@ -332,8 +332,8 @@ static void refused(struct kr_flush_send *send, int err, int before)
 			file->base.ino, strerror(-err));
 }
 
-/* An older round is to be replayed yet, after which this one has to go in again; its APPLIED would say that there is
- * none. */
+/* An older round is still to be replayed, and after it this round has to go in again.  An APPLIED of this round would
+ * say that there is no older round. */
 static bool comes_too_early(const struct kr_flush_send *send)
 {
 	const struct kr_link *before = send->replay->link.prev;

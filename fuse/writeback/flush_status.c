@@ -98,7 +98,7 @@ void kr_flush_watch(struct kr_file *file, uint64_t now_ns)
 	flush->said_ns = since_ns;
 }
 
-/* A chain's bytes take as long as there are many: the server ends one in which nothing moves. */
+/* A chain takes the longer, the more bytes it has: the server ends a chain in which nothing moves. */
 static bool is_streaming(const struct kr_file *file)
 {
 	const struct kr_flush_send *send;
@@ -297,7 +297,7 @@ static json_t *hint_of(const struct kr_file *file)
 	return kr_text_json(file->journal_file && file->journal_file->hint ? file->journal_file->hint : "");
 }
 
-/* The last write that is not known to be on the server's disk; and up to which one all are. */
+/* The last write that is not known to be on the server's disk; and the seq up to which all writes are. */
 static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *ret_safe)
 {
 	const struct kr_flush *flush = file->flush;
