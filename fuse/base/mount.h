@@ -63,7 +63,7 @@ struct kr_mount {
 
 	/* Fencing by our own clock (fence.h): after this moment (kr_clock_ns) the server may have given our leases
 	 * away, so nothing is served from caches and leases, and operations wait.  session.c moves it ahead with each
-	 * answered PING of a session that is live; one that is lost takes the leases themselves away (reclaim.c).  Fast
+	 * answered PING of a session that is live; one that is lost takes the leases themselves away (writeback/recovery.c).  Fast
 	 * paths ask kr_mount_fenced under file->lock (a stopped and continued process is fenced before any timer of it
 	 * has run). */
 	_Atomic uint64_t fence_at_ns;

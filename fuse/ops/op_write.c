@@ -6,7 +6,7 @@
  * WRITE are, for they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
  * paged handle, it goes to the server when WRITE has come, or while READ is being recalled from everybody.
  *
- * A write through a paged handle (open.c) fills the kernel's pages before it comes here: those that it covers are valid
+ * A write through a paged handle (op_open.c) fills the kernel's pages before it comes here: those that it covers are valid
  * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So
  *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
  *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE,
