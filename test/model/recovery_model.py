@@ -74,7 +74,8 @@ RULES = {
     "refusedmark": "... and the journal says so",
     "fence": "a message of a session or connection that has ended is dropped",
     "once": "a request that was executed is not executed again",
-    "oncedisk": "... also after a restart of the server: durable with what it changed",
+    "oncedisk": "... also after a restart: the record is durable when the file is handed over",
+    "requestsfirst": "members send requests without an answer again before others are served, and before their bytes",
     "ring": "a node serves others only what it has heard to be durable",
 }
 OPTIONS = {
@@ -392,7 +393,7 @@ class World:
                 return
         raise Abort
 
-    def lapse(self, m, f):
+    def lapse(self, m, f, refused=False):
         """From now on others may get what M held of the file."""
         s = self.server
         if self.rules["durable"]:
@@ -403,7 +404,8 @@ class World:
         s.leases[m.i][f] = set()
         m.leases[f] = set()
         s.must_resend.discard((m.i, f))
-        s.lapsed.setdefault((m.i, f), False)
+        if refused or f not in m.stuck:  # else others may have had it since an instance before
+            s.lapsed.setdefault((m.i, f), False)
 
     def expire(self, m):
         """The lease time of M, which is cut off, is over."""
@@ -434,7 +436,7 @@ class World:
         self.now += 1
         w = Write(len(self.writes) + 1, n.i, cell, kind, self.now)
         for o in self.writes.values():
-            if o.cell == cell and (o.node == n.i or o.id in self.ordered[n.i] or o.id in self.barrier):
+            if o.cell == cell and (o.node == n.i or not self.absent(o) and (o.id in self.ordered[n.i] or o.id in self.barrier)):
                 w.pred.add(o.id)
         if not w.served:
             n.seq += 1
@@ -597,7 +599,7 @@ class World:
             if self.rules["refusedmark"]:
                 m.log.append(("refused", f, m.seq))
                 m.synced = len(m.log)
-        self.lapse(m, f)
+        self.lapse(m, f, True)
 
     def acquire(self, n, f, kinds):
         """Leases of the file: readers and writers on different nodes exclude each other."""
@@ -634,6 +636,10 @@ class World:
             self.guard(n)
         if "R" in kinds:
             self.prepare_read(n, f)
+        if rules["shared"] and self.changed_for_others(n, f):
+            if not self.sync(f):
+                raise Abort
+            self.guard(n)
         if n.daemon != daemon or n.is_late(f):
             raise Abort
         for m in self.nodes:  # another node may have come in between
@@ -657,10 +663,12 @@ class World:
             self.guard(n)
         if rules["selfhear"] and n.unheard(f) and n.answered[f] > n.heard(f):
             self.hand_over(n, f)
-        if rules["shared"] and any(s.cache[c] and self.writes[s.cache[c]].served and self.writes[s.cache[c]].node != n.i for c in s.dirty & mine):
-            if not self.sync(f):
-                raise Abort
-            self.guard(n)
+
+    def changed_for_others(self, n, f):
+        """Whether the page cache has what the server executed for another node, and its disk may not."""
+        s = self.server
+        served = (self.writes[s.cache[c]] for c in (s.dirty | s.tainted) & set(cells_of(f)) if s.cache[c])
+        return any(w.served and w.node != n.i for w in served)
 
     def view(self, n, cell):
         f = file_of(cell)
@@ -878,6 +886,8 @@ class World:
         s, f, kind, cells = self.server, request["f"], request["kind"], request["cells"]
         again = request["writes"] and not any(w.server_lost for w in request["writes"])
         if not self.exists(s.cache[f * WIDTH + NAME], f) and not again:
+            if request in n.waiting:
+                n.waiting.remove(request)  # ENOENT
             raise Abort
         if not again:
             before = [w for w in self.writes.values() if w.cell in cells and not self.absent(w)]
@@ -1047,6 +1057,10 @@ class World:
             if n.unheard(f):
                 n.leases[f] = n.leases[f] | {"W"}
             s.leases[n.i][f] = set(n.leases[f])
+        if self.rules["requestsfirst"]:
+            for request in list(n.waiting):
+                if not (self.rules["once"] and request["key"] in s.done):
+                    self.change(n, request)
         for f in range(FILES):
             for again in (1, 2, 3):  # a daemon that is killed just then comes again
                 if f in n.stuck:
