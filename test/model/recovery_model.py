@@ -12,7 +12,7 @@ has a journal on disk, with a tail that is not synced, and memory. The code that
 How histories are generated: a history is a random sequence of operations (write, append, utimes, create, read, stat,
 close, open, fsync, truncate, chmod, remove, lock) and faults. Faults also strike between two messages of an operation,
 which then does not return. Step I of history SEED draws from a generator of its own, so that steps can be left out.
-Faults: the server is killed, or loses power (also in mid-recovery); a sync fails; the disk is full; a node's daemon is
+Faults: the server is killed, or loses power (also in mid-recovery); a sync fails, and the kernel may drop the page; the disk is full; a node's daemon is
 killed; a node loses power, with a torn journal tail; a node is cut off, for less or more than its lease or the grace
 period; a message is lost, comes late (also after its session has ended), or is sent again. At the end all are back.
 
@@ -129,6 +129,7 @@ class Node:
         self.log, self.synced, self.seq, self.power_lost = [], 0, 0, False
         self.leases = collections.defaultdict(set)
         self.answered = collections.defaultdict(int)  # file: up to where FLUSH was answered
+        self.sent = collections.defaultdict(int)  # file: up to where it may have been applied before
         self.must_send = set()  # files that a new daemon must flush first
         self.stuck = set()  # files whose refused bytes are late
         self.gone = False  # the session has ended, though the node may not know
@@ -313,19 +314,17 @@ class World:
         if not records:
             return
         top = records[-1][1]
-        resent = "thirteen" in self.options and records and records[0][1] <= n.answered[f] and s.version[f] >= n.version(f)
         s.applied[n.i, f] = max(s.applied[n.i, f], top)
         s.highest[n.i, f] = max(s.highest[n.i, f], top)
         last = {cell: number for _, _, cell, number in records}
         if not self.exists(last.get(f * WIDTH + NAME, s.cache[f * WIDTH + NAME]), f):
             self.note("the file does not exist: bytes are dropped")
             return
-        if resent:
-            for _, seq, cell, number in records:
-                if cell % WIDTH == TIME and seq <= n.answered[f]:
-                    self.writes[number].covered = True
-            records = [r for r in records if r[2] % WIDTH != TIME or r[1] > n.answered[f]]
-            last = {cell: number for _, _, cell, number in records}
+        if "thirteen" in self.options and s.version[f] >= n.version(f) and n.lapse[f] is None:
+            old = [r for r in records if r[2] % WIDTH == TIME and r[1] <= n.sent[f]]
+            for r in old:
+                self.writes[r[3]].covered = True
+            last = {r[2]: r[3] for r in records if r not in old}
         for cell, number in last.items():
             self.judge_late(n, cell, number)
             s.cache[cell] = number
@@ -333,7 +332,7 @@ class World:
             s.tainted.discard(cell)
             self.writes[number].applied = True
         for _, _, cell, number in records:
-            if last[cell] != number:
+            if last.get(cell) != number:
                 self.writes[number].covered = True
         self.changed(f, n.i)
 
@@ -497,6 +496,10 @@ class World:
             self.tell(self.rnd.choice(self.nodes), self.pick_file())
         elif r < .85 and s.up and s.in_flight:
             self.deliver(s.in_flight.pop(self.rnd.randrange(len(s.in_flight))))
+        elif r > .97 and s.tainted:
+            c = self.rnd.choice(sorted(s.tainted))
+            s.cache[c] = s.disk[c]
+            self.note("evicted: cell", c % WIDTH, "of file", file_of(c))
         else:
             n = self.rnd.choice(self.nodes)
             n.synced = self.rnd.randint(n.synced, len(n.log))
@@ -542,6 +545,7 @@ class World:
         self.guard(n)  # the answer can be lost
         if records:
             n.answered[f] = max(n.answered[f], records[-1][1])
+            n.sent[f] = max(n.sent[f], n.answered[f])
         n.told(f, version)
         if not self.rules["ring"]:
             n.cache.update({r[2]: (version, r[3]) for r in records})
@@ -982,6 +986,7 @@ class World:
         n.connection += 1
         n.waiting, n.cache = [], {}
         n.answered = collections.defaultdict(int, {f: n.heard(f) for f in range(FILES)})
+        n.sent = collections.defaultdict(lambda upto=n.seq: upto)
         n.stuck = {f for f in range(FILES) if any(r[:2] == ("refused", f) and r[2] > n.heard(f) for r in n.log)}
 
     def node_power(self, n):
