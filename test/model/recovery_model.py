@@ -67,6 +67,7 @@ RULES = {
     "faillog": "the server keeps on disk that a sync of the file failed",
     "rewrite": "the server rewrites from its page cache what nobody can send again; no READ before",
     "late": "late bytes go in only if nobody else changed the file since",
+    "latetimes": "late bytes set TIME only if nobody else changed the file or its attributes since",
     "applied": "the server remembers up to which journal number it applied each node's bytes",
     "power": "late bytes after a loss of the node's power are judged by the journal's version",
     "lateheard": "late bytes are durable before their node is a member again",
@@ -121,7 +122,8 @@ class Write:
 class Node:
     """A node: a journal on disk, and the memory of its daemon.
 
-    Records: ("write", seq, cell, id), ("durable", f, seq), ("version", f, version), ("refused", f, seq).
+    Records: ("write", seq, cell, id), ("durable", f, seq), ("version", f, version), ("refused", f, seq),
+    ("answered", f, seq).
     """
 
     def __init__(self, i):
@@ -129,7 +131,6 @@ class Node:
         self.log, self.synced, self.seq, self.power_lost = [], 0, 0, False
         self.leases = collections.defaultdict(set)
         self.answered = collections.defaultdict(int)  # file: up to where FLUSH was answered
-        self.sent = collections.defaultdict(int)  # file: up to where it may have been applied before
         self.must_send = set()  # files that a new daemon must flush first
         self.stuck = set()  # files whose refused bytes are late
         self.gone = False  # the session has ended, though the node may not know
@@ -145,6 +146,10 @@ class Node:
     def unheard(self, f):
         heard = self.heard(f)
         return [r for r in self.log if r[0] == "write" and r[1] > heard and file_of(r[2]) == f]
+
+    def answered_before(self, f):
+        """Only rule "thirteen" needs this record."""
+        return max((r[2] for r in self.log if r[0] == "answered" and r[1] == f), default=0)
 
     def version(self, f):
         return max((r[2] for r in self.log if r[0] == "version" and r[1] == f), default=0)
@@ -162,7 +167,7 @@ class Server:
         # On disk.
         self.disk, self.disk_version = [0] * CELLS, [0] * FILES
         self.members, self.failed = set(range(NODES)), set()
-        self.done_disk = {}
+        self.done_disk, self.broken_disk = {}, set()
         # The page cache outlives the process.
         self.cache, self.dirty, self.version = [0] * CELLS, set(), [0] * FILES
         self.done_cache = {}
@@ -179,10 +184,12 @@ class Server:
         self.highest = collections.defaultdict(int)
         self.must_resend = set()  # (node, file)
         self.tainted = set(self.failed)  # cells whose sync has failed
+        self.doubtful = set()  # (node, file): a failed sync may have lost what was applied, and it was not sent again
         self.reclaimed = set()
         self.lapsed = {}  # (node, file) of this instance: whether others changed the file since
         self.foreign = {(i, f): self.version[f] for i in range(NODES) for f in range(FILES)}
         self.done = {}  # (node, daemon, request): executed
+        self.broken = set(self.broken_disk)  # of these: the answer is EIO
         self.in_flight = []
         self.full = False
 
@@ -311,6 +318,7 @@ class World:
         """FLUSH at the server."""
         s = self.server
         s.must_resend.discard((n.i, f))
+        s.doubtful.discard((n.i, f))
         if not records:
             return
         top = records[-1][1]
@@ -321,7 +329,7 @@ class World:
             self.note("the file does not exist: bytes are dropped")
             return
         if "thirteen" in self.options and s.version[f] >= n.version(f) and n.lapse[f] is None:
-            old = [r for r in records if r[2] % WIDTH == TIME and r[1] <= n.sent[f]]
+            old = [r for r in records if r[2] % WIDTH == TIME and r[1] <= n.answered_before(f)]
             for r in old:
                 self.writes[r[3]].covered = True
             last = {r[2]: r[3] for r in records if r not in old}
@@ -357,13 +365,18 @@ class World:
                     s.disk[c] = s.cache[c]
             s.tainted |= cells
             s.dirty -= cells
+            s.broken |= {key for key, file in s.done.items() if file == f and key not in s.done_disk}
             if self.rules["faillog"]:
                 s.failed = set(s.tainted)
+                s.broken_disk = set(s.broken)
             if self.rules["failed"]:
                 for n in self.nodes:
                     if s.applied[n.i, f] > s.durable[n.i, f] and not n.is_late(f):
                         s.must_resend.add((n.i, f))
                         s.applied[n.i, f] = s.durable[n.i, f]
+                    if s.highest[n.i, f] > s.durable[n.i, f]:
+                        s.highest[n.i, f] = s.durable[n.i, f]
+                        s.doubtful.add((n.i, f))
             return False
         if self.rules["rewrite"]:
             owing = any((i, f) in s.must_resend for i in range(NODES))
@@ -496,8 +509,8 @@ class World:
             self.tell(self.rnd.choice(self.nodes), self.pick_file())
         elif r < .85 and s.up and s.in_flight:
             self.deliver(s.in_flight.pop(self.rnd.randrange(len(s.in_flight))))
-        elif r > .97 and s.tainted:
-            c = self.rnd.choice(sorted(s.tainted))
+        elif r > .97 and any(c % WIDTH < DATA for c in s.tainted):
+            c = self.rnd.choice(sorted(c for c in s.tainted if c % WIDTH < DATA))
             s.cache[c] = s.disk[c]
             self.note("evicted: cell", c % WIDTH, "of file", file_of(c))
         else:
@@ -545,7 +558,7 @@ class World:
         self.guard(n)  # the answer can be lost
         if records:
             n.answered[f] = max(n.answered[f], records[-1][1])
-            n.sent[f] = max(n.sent[f], n.answered[f])
+            n.log.append(("answered", f, n.answered[f]))
         n.told(f, version)
         if not self.rules["ring"]:
             n.cache.update({r[2]: (version, r[3]) for r in records})
@@ -870,8 +883,9 @@ class World:
                 raise Abort
             self.change(n, request)
         try:
-            if kind != "chmod" and self.rules["synced"] and not self.sync(f):
-                raise Abort
+            if kind != "chmod" and self.rules["synced"]:
+                self.sync(f)
+            broken = kind != "chmod" and request["key"] in s.broken
             self.guard(n)
         except Abort:
             if not n.gone and n.daemon == request["daemon"] and n.session == request["session"] and request not in n.waiting:
@@ -879,6 +893,9 @@ class World:
             raise
         if request in n.waiting:
             n.waiting.remove(request)
+        if broken:
+            self.note("node", n.i, "gets EIO from", kind, "of file", f)
+            return
         n.told(f, s.version[f])
         self.note("node", n.i, "has the answer to", kind, "of file", f)
         for w in request["writes"]:
@@ -965,7 +982,7 @@ class World:
                     s.disk[c] = old
                 gone |= {c for c in cells_of(f) if was[c] != s.disk[c]}
         s.cache, s.version, s.dirty, s.failed = list(s.disk), list(s.disk_version), set(), set()
-        s.done_cache = dict(s.done_disk)
+        s.done_cache, s.broken_disk = dict(s.done_disk), set()
         for w in self.writes.values():
             if w.applied and s.disk[w.cell] != w.id and (not w.durable or w.cell in gone and not self.before(w.id, s.disk[w.cell])):
                 w.server_lost, w.applied = True, False
@@ -986,7 +1003,6 @@ class World:
         n.connection += 1
         n.waiting, n.cache = [], {}
         n.answered = collections.defaultdict(int, {f: n.heard(f) for f in range(FILES)})
-        n.sent = collections.defaultdict(lambda upto=n.seq: upto)
         n.stuck = {f for f in range(FILES) if any(r[:2] == ("refused", f) and r[2] > n.heard(f) for r in n.log)}
 
     def node_power(self, n):
@@ -1123,7 +1139,7 @@ class World:
             if (n.i, f) in s.lapsed and rules["applied"]:
                 self.sync_until_good(f)
                 records = [r for r in records if r[1] > s.highest[n.i, f]]
-            if not n.power_lost and (n.i, f) in s.lapsed:  # its journal is whole: since it lapsed
+            if not n.power_lost and (n.i, f) in s.lapsed and (n.i, f) not in s.doubtful:  # its journal is whole: since it lapsed
                 conflict = s.lapsed[n.i, f]
             elif not rules["power"]:
                 conflict = False
@@ -1132,6 +1148,10 @@ class World:
             if conflict and records:
                 self.conflict_file(n, f, records)
                 records = []
+        if rules["latetimes"] and s.foreign[n.i, f] > n.version(f):
+            for r in records:
+                self.writes[r[3]].conflict |= r[2] % WIDTH == TIME
+            records = [r for r in records if r[2] % WIDTH != TIME]
         if records:
             self.note(f"node {n.i}: late bytes go in: {self.show(r[3] for r in records)}")
             self.apply(n, f, records)
