@@ -73,6 +73,8 @@ RULES = {
     "lateheard": "late bytes are durable before their node is a member again",
     "refused": "refused bytes are late once their node has given WRITE back",
     "refusedmark": "... and the journal says so",
+    "refusedversion": "... and they are judged by the journal's version, not by what this instance remembers",
+    "together": "a message that tells a version first tells up to where the node's bytes are durable",
     "fence": "a message of a session or connection that has ended is dropped",
     "once": "a request that was executed is not executed again",
     "oncedisk": "... also after a restart: the record is durable when the file is handed over",
@@ -157,9 +159,6 @@ class Node:
     def is_late(self, f):
         """It knows, or the server will say, that its bytes of the file are to be judged."""
         return self.gone or self.power_lost or f in self.stuck
-
-    def told(self, f, version):
-        self.log.append(("version", f, version))
 
 
 class Server:
@@ -405,7 +404,7 @@ class World:
                 return
         raise Abort
 
-    def lapse(self, m, f, refused=False):
+    def lapse(self, m, f):
         """From now on others may get what M held of the file."""
         s = self.server
         if self.rules["durable"]:
@@ -416,7 +415,7 @@ class World:
         s.leases[m.i][f] = set()
         m.leases[f] = set()
         s.must_resend.discard((m.i, f))
-        if refused or f not in m.stuck:  # else others may have had it since an instance before
+        if f not in m.stuck or not self.rules["refusedversion"]:
             s.lapsed.setdefault((m.i, f), False)
 
     def expire(self, m):
@@ -512,6 +511,9 @@ class World:
         elif r > .97 and any(c % WIDTH < DATA for c in s.tainted):
             c = self.rnd.choice(sorted(c for c in s.tainted if c % WIDTH < DATA))
             s.cache[c] = s.disk[c]
+            for w in self.writes.values():
+                if w.cell == c and w.applied and not w.durable and w.id != s.disk[c]:
+                    w.applied, w.server_lost = False, True
             self.note("evicted: cell", c % WIDTH, "of file", file_of(c))
         else:
             n = self.rnd.choice(self.nodes)
@@ -559,7 +561,7 @@ class World:
         if records:
             n.answered[f] = max(n.answered[f], records[-1][1])
             n.log.append(("answered", f, n.answered[f]))
-        n.told(f, version)
+        self.tell_version(n, f, version)
         if not self.rules["ring"]:
             n.cache.update({r[2]: (version, r[3]) for r in records})
         if not self.rules["journal"] and n.answered[f] > n.heard(f):
@@ -575,6 +577,12 @@ class World:
             n.log.append(("durable", f, s.durable[n.i, f]))
             self.note(f"node {n.i} hears that file {f} is durable up to {s.durable[n.i, f]}")
         return True
+
+    def tell_version(self, n, f, version):
+        """Part of an answer."""
+        if self.rules["together"]:
+            self.tell(n, f)
+        n.log.append(("version", f, version))
 
     def hand_over(self, m, f, wait_durable=True, wait_heard=True):
         """All that M has of the file is durable, and M has heard so; or M's bytes are late."""
@@ -616,7 +624,7 @@ class World:
             if self.rules["refusedmark"]:
                 m.log.append(("refused", f, m.seq))
                 m.synced = len(m.log)
-        self.lapse(m, f, True)
+        self.lapse(m, f)
 
     def acquire(self, n, f, kinds):
         """Leases of the file: readers and writers on different nodes exclude each other."""
@@ -666,7 +674,7 @@ class World:
         version = s.version[f]
         self.guard(n)
         n.leases[f] |= kinds
-        n.told(f, version)
+        self.tell_version(n, f, version)
 
     def prepare_read(self, n, f):
         """READ: nothing is shown that a failed sync may have lost, or that only the server's page cache has."""
@@ -896,7 +904,7 @@ class World:
         if broken:
             self.note("node", n.i, "gets EIO from", kind, "of file", f)
             return
-        n.told(f, s.version[f])
+        self.tell_version(n, f, s.version[f])
         self.note("node", n.i, "has the answer to", kind, "of file", f)
         for w in request["writes"]:
             w.returned = True
@@ -1136,7 +1144,7 @@ class World:
         records = n.unheard(f)
         s.must_resend.discard((n.i, f))
         if rules["late"] and records:
-            if (n.i, f) in s.lapsed and rules["applied"]:
+            if rules["applied"] and s.highest[n.i, f] >= records[0][1]:
                 self.sync_until_good(f)
                 records = [r for r in records if r[1] > s.highest[n.i, f]]
             if not n.power_lost and (n.i, f) in s.lapsed and (n.i, f) not in s.doubtful:  # its journal is whole: since it lapsed
@@ -1166,7 +1174,7 @@ class World:
             if n.unheard(f):
                 n.log.append(("durable", f, n.unheard(f)[-1][1]))
         n.seq = max([n.seq] + [s.highest[n.i, g] for g in range(FILES)])
-        n.told(f, s.version[f])
+        self.tell_version(n, f, s.version[f])
         n.answered[f] = n.heard(f)
         n.must_send.discard(f)
         n.stuck.discard(f)
