@@ -686,7 +686,7 @@ class World:
             if s.tainted & mine and not (self.sync(f) and not s.tainted & mine):
                 raise Abort
             self.guard(n)
-        if rules["selfhear"] and n.unheard(f) and n.answered[f] > n.heard(f):
+        if rules["selfhear"] and n.unheard(f) and (n.answered[f] > n.heard(f) or (n.i, f) in s.must_resend):
             self.hand_over(n, f)
 
     def changed_for_others(self, n, f):
@@ -1115,8 +1115,11 @@ class World:
             raise Abort
         if not n.gone and n.i in s.reclaimed:  # it lost power: its old session ends
             self.expire(n)
+        daemon = n.daemon
         for f in range(FILES):
             self.bring_in(n, f)
+            if n.daemon != daemon:
+                raise Abort
         s.members.add(n.i)
         s.reclaimed.add(n.i)
         n.session += 1
