@@ -12,9 +12,10 @@ has a journal on disk, with a tail that is not synced, and memory. The code that
 How histories are generated: a history is a random sequence of operations (write, append, utimes, create, read, stat,
 close, open, fsync, truncate, chmod, remove, lock) and faults. Faults also strike between two messages of an operation,
 which then does not return. Step I of history SEED draws from a generator of its own, so that steps can be left out.
-Faults: the server is killed, or loses power (also in mid-recovery); a sync fails, and the kernel may drop the page; the disk is full; a node's daemon is
-killed; a node loses power, with a torn journal tail; a node is cut off, for less or more than its lease or the grace
-period; a message is lost, comes late (also after its session has ended), or is sent again. At the end all are back.
+Faults: the server is killed, or loses power (also in mid-recovery); a sync fails, and the kernel may drop the page; the
+disk is full; a node's daemon is killed; a node loses power, with a torn journal tail; a node is cut off, for less or
+more than its lease or the grace period; a message is lost, comes late (also after its session has ended), or is sent
+again. At the end all are back.
 
 What is checked, on every read and at the end of each history:
   read       a read sees every write that is ordered before it (P1, P3)
@@ -304,14 +305,15 @@ class World:
         self.clock += 1
         return self.clock if self.rules["unique"] else self.server.version[f] + 1
 
-    def changed(self, f, by, data=True):
+    def changed(self, f, by, data=True, served=False):
+        """No journal has what the server executes itself: to judge late bytes it counts for its own node, too."""
         s = self.server
         s.version[f] = self.next_version(f)
         for i in range(NODES):
-            if i != by:
+            if i != by or served:
                 s.foreign[i, f] = s.version[f]
-                if data and (i, f) in s.lapsed:
-                    s.lapsed[i, f] = True
+            if i != by and data and (i, f) in s.lapsed:
+                s.lapsed[i, f] = True
 
     def apply(self, n, f, records):
         """FLUSH at the server."""
@@ -942,7 +944,7 @@ class World:
         if self.rules["oncedisk"]:
             s.done_cache[request["key"]] = f
         self.note(f"the server executes {kind} of file {f} for node {n.i}{' again' if again else ''}: {self.show(w.id for w in request['writes'])}")
-        self.changed(f, n.i, kind != "chmod")
+        self.changed(f, n.i, kind != "chmod", True)
 
     # --------------------------------------------------------------------------------------------------- faults
 
