@@ -217,8 +217,9 @@ class World:
         self.p_sync_fails = r.choice([0, .05, .15, .4])
         self.span = r.choice([1, 3])
         menu = [(self.op_write, 6, 6, 4), (self.op_read, 4, 2, 4), (self.op_close, 2, 4, 1), (self.op_open, 2, 6, 0),
-                (self.op_fsync, 2, 1, 1), (self.op_lock, 2, 0, 0), (self.op_append, 2, 0, 0), (self.op_truncate, 1, 0, 0),
-                (self.op_utimes, 1, 0, 1), (self.op_chmod, 1, 1, 1), (self.op_remove, 1, 0, 0)]
+                (self.op_fsync, 2, 1, 1), (self.op_lock, 2, 0, 0), (self.op_append, 2, 0, 0),
+                (self.op_truncate, 1, 0, 0), (self.op_utimes, 1, 0, 1), (self.op_chmod, 1, 1, 1),
+                (self.op_remove, 1, 0, 0)]
         kind = r.choice([1, 2, 3])
         self.menu = [entry[0] for entry in menu for _ in range(entry[kind])]
         self.two_files = r.random() < .7
@@ -273,10 +274,13 @@ class World:
 
     def judge(self, cell, value, where):
         for w in self.writes.values():
-            if w.cell == cell and w.id != value and self.required(w) and (self.quiet or not self.absent(w)) and self.before(value, w.id):
+            if w.cell != cell or w.id == value or not self.required(w) or self.absent(w) and not self.quiet:
+                continue
+            if self.before(value, w.id):
                 why = ("fsynced" if w.fsynced else "seen" if w.seen else "served" if w.served else "closed" if w.closed
                        else "written" if self.quiet else "read")
-                raise Violation(f"{why}: {where}: {self.describe(w.id)} of node {w.node} ({w.kind}) is undone by {self.describe(value)}")
+                raise Violation(f"{why}: {where}: {self.describe(w.id)} of node {w.node} ({w.kind}) "
+                                f"is undone by {self.describe(value)}")
 
     def judge_late(self, n, cell, number):
         x = self.server.cache[cell]
@@ -284,7 +288,8 @@ class World:
         if since is not None and x:
             over = self.writes[x]
             if over.node != n.i and over.returned and over.at > since and not over.cell % WIDTH == TIME:
-                raise Violation(f"late: node {n.i} puts {self.describe(number)} over {self.describe(x)} of node {over.node}")
+                raise Violation(f"late: node {n.i} puts {self.describe(number)} over "
+                                f"{self.describe(x)} of node {over.node}")
 
     def judge_end(self):
         s = self.server
@@ -449,7 +454,8 @@ class World:
         self.now += 1
         w = Write(len(self.writes) + 1, n.i, cell, kind, self.now)
         for o in self.writes.values():
-            if o.cell == cell and (o.node == n.i or not self.absent(o) and (o.id in self.ordered[n.i] or o.id in self.barrier)):
+            known = o.id in self.ordered[n.i] or o.id in self.barrier
+            if o.cell == cell and (o.node == n.i or known and not self.absent(o)):
                 w.pred.add(o.id)
         if not w.served:
             n.seq += 1
@@ -491,7 +497,8 @@ class World:
         """A node that has WRITE needs nobody to write; it may be cut off."""
         f = self.pick_file()
         free = self.server.serving or n.away
-        if free and "W" in n.leases[f] and n.lapse[f] is None and not n.power_lost and f not in n.must_send and self.recalling != (n.i, f):
+        held = "W" in n.leases[f] and n.lapse[f] is None and f not in n.must_send
+        if free and held and not n.power_lost and self.recalling != (n.i, f):
             if self.exists(self.view(n, f * WIDTH + NAME), f):
                 self.write_byte(n, f * WIDTH + self.rnd.randrange(self.span))
 
@@ -670,7 +677,8 @@ class World:
         if n.daemon != daemon or n.is_late(f):
             raise Abort
         for m in self.nodes:  # another node may have come in between
-            if m is not n and ("R" in kinds and "W" in s.leases[m.i][f] or "W" in kinds and "R" in s.leases[m.i][f]):
+            held = s.leases[m.i][f]
+            if m is not n and ("R" in kinds and "W" in held or "W" in kinds and "R" in held):
                 raise Abort
         s.leases[n.i][f] |= kinds
         version = s.version[f]
@@ -795,7 +803,9 @@ class World:
         order, daemon = {w.id for w in self.writes.values() if w.f == f and w.closed and w.node != n.i}, n.daemon
         if self.rules["open"]:
             for m in self.nodes:
-                if m is not n and m.lapse[f] is None and (self.server.highest[m.i, f] > m.heard(f) or (m.i, f) in self.server.must_resend):
+                if m is n or m.lapse[f] is not None:
+                    continue
+                if self.server.highest[m.i, f] > m.heard(f) or (m.i, f) in self.server.must_resend:
                     self.hand_over(m, f)
         self.guard(n)
         if n.daemon != daemon:
@@ -816,7 +826,9 @@ class World:
         self.guard(n)
         self.tell(n, f)
         for w in self.writes.values():
-            if w.node == n.i and w.f == f and not w.served and w.seq <= min(upto, n.heard(f)) and not w.node_lost and not w.conflict:
+            if w.node != n.i or w.f != f or w.served or w.node_lost or w.conflict:
+                continue
+            if w.seq <= min(upto, n.heard(f)):
                 w.fsynced = w.closed = True
                 self.barrier.add(w.id)
         self.note(f"node {n.i} has fsynced file {f}")
@@ -829,7 +841,8 @@ class World:
         if self.last_unlock and self.last_unlock[0] != n.i:
             m = self.nodes[self.last_unlock[0]]
             files = range(FILES) if self.rules["lockfiles"] else [0]
-            order = {w.id for w in self.writes.values() if w.node == m.i and not w.served and w.seq <= self.last_unlock[1] and not self.absent(w)}
+            order = {w.id for w in self.writes.values()
+                     if w.node == m.i and not w.served and w.seq <= self.last_unlock[1] and not self.absent(w)}
             for g in files:
                 if m.unheard(g) and not m.is_late(g):
                     self.hand_over(m, g, self.rules["durable"], self.rules["heard"])
@@ -875,7 +888,8 @@ class World:
 
     def request(self, n, f, kind, cells):
         self.requests += 1
-        self.execute(n, dict(key=(n.i, n.daemon, self.requests), f=f, kind=kind, cells=cells, session=n.session, daemon=n.daemon, writes=[]))
+        self.execute(n, dict(key=(n.i, n.daemon, self.requests), f=f, kind=kind, cells=cells, session=n.session,
+                             daemon=n.daemon, writes=[]))
 
     def execute(self, n, request):
         """Also when the node sends it again, as it does until it has the answer."""
@@ -898,7 +912,8 @@ class World:
             broken = kind != "chmod" and request["key"] in s.broken
             self.guard(n)
         except Abort:
-            if not n.gone and n.daemon == request["daemon"] and n.session == request["session"] and request not in n.waiting:
+            alive = not n.gone and n.daemon == request["daemon"] and n.session == request["session"]
+            if alive and request not in n.waiting:
                 n.waiting.append(request)
             raise
         if request in n.waiting:
@@ -943,7 +958,8 @@ class World:
         s.done[request["key"]] = f
         if self.rules["oncedisk"]:
             s.done_cache[request["key"]] = f
-        self.note(f"the server executes {kind} of file {f} for node {n.i}{' again' if again else ''}: {self.show(w.id for w in request['writes'])}")
+        self.note(f"the server executes {kind} of file {f} for node {n.i}{' again' if again else ''}:",
+                  self.show(w.id for w in request["writes"]))
         self.changed(f, n.i, kind != "chmod", True)
 
     # --------------------------------------------------------------------------------------------------- faults
@@ -994,7 +1010,8 @@ class World:
         s.cache, s.version, s.dirty, s.failed = list(s.disk), list(s.disk_version), set(), set()
         s.done_cache, s.broken_disk = dict(s.done_disk), set()
         for w in self.writes.values():
-            if w.applied and s.disk[w.cell] != w.id and (not w.durable or w.cell in gone and not self.before(w.id, s.disk[w.cell])):
+            kept = w.durable and (w.cell not in gone or self.before(w.id, s.disk[w.cell]))
+            if w.applied and s.disk[w.cell] != w.id and not kept:
                 w.server_lost, w.applied = True, False
 
     def node_kill(self, n):
@@ -1152,11 +1169,12 @@ class World:
             if rules["applied"] and s.highest[n.i, f] >= records[0][1]:
                 self.sync_until_good(f)
                 records = [r for r in records if r[1] > s.highest[n.i, f]]
-            if not n.power_lost and (n.i, f) in s.lapsed and (n.i, f) not in s.doubtful:  # its journal is whole: since it lapsed
+            # Its journal is whole: since it lapsed. Else the journal may be an old one: since what that knows.
+            if not n.power_lost and (n.i, f) in s.lapsed and (n.i, f) not in s.doubtful:
                 conflict = s.lapsed[n.i, f]
             elif not rules["power"]:
                 conflict = False
-            else:  # it may be an old journal: since what that knows
+            else:
                 conflict = s.foreign[n.i, f] > n.version(f)
             if conflict and records:
                 self.conflict_file(n, f, records)
@@ -1189,7 +1207,8 @@ class World:
     def conflict_file(self, n, f, records):
         self.conflicts += 1
         since = n.lapse[f]
-        if not any(w.f == f and w.node != n.i and w.applied and since is not None and w.at > since for w in self.writes.values()):
+        others = (w for w in self.writes.values() if w.f == f and w.node != n.i and w.applied)
+        if since is None or not any(w.at > since for w in others):
             self.needless += 1
         self.note(f"node {n.i}: conflict file with {self.show(r[3] for r in records)}")
         for r in records:
@@ -1325,16 +1344,19 @@ class Campaign:
                         break
 
     def summary(self):
-        return (f"{self.run} histories, {self.count['operations']} operations, {self.count['faults']} faults, {self.broken} broken "
-                f"{dict(self.kinds) if self.broken else ''}; {self.conflicts} conflict files, {self.needless} needless; "
-                f"{self.count['refused']} refused flushes, {self.count['twice']} requests executed twice, {self.count['ring']} reads over the ring")
+        count = self.count
+        return (f"{self.run} histories, {count['operations']} operations, {count['faults']} faults, "
+                f"{self.broken} broken {dict(self.kinds) if self.broken else ''}; "
+                f"{self.conflicts} conflict files, {self.needless} needless; {count['refused']} refused flushes, "
+                f"{count['twice']} requests executed twice, {count['ring']} reads over the ring")
 
 
 def table(first, histories):
     print("| rule left out | histories until one breaks | what breaks |\n|---|---|---|")
     for rule in RULES:
         c = Campaign(first, histories, {rule}, stop=True)
-        print(f"| {rule}: {RULES[rule]} | {c.run if c.broken else 'none in %d' % c.run} | {c.why.split(':')[0] if c.why else ''} |", flush=True)
+        print(f"| {rule}: {RULES[rule]} | {c.run if c.broken else 'none in %d' % c.run} | "
+              f"{c.why.split(':')[0] if c.why else ''} |", flush=True)
 
 
 def main():
@@ -1359,7 +1381,8 @@ def main():
     campaign = Campaign(first, a.histories, without, options, stop=a.expect == "breaks")
     print(campaign.summary())
     if campaign.why:
-        extra = (" --without " + ",".join(sorted(without)) if without else "") + (" --with " + ",".join(sorted(options)) if options else "")
+        extra = " --without " + ",".join(sorted(without)) if without else ""
+        extra += " --with " + ",".join(sorted(options)) if options else ""
         if a.expect == "holds":
             replay(campaign.first_broken, without, options)
         print(f"again: {sys.argv[0]}{extra} --replay {campaign.first_broken}")
