@@ -244,8 +244,8 @@ class World:
 
     def before(self, x, y):
         """Whether write X is ordered before write Y; 0 is what was there at first."""
-        if x == 0 or x == y:
-            return x != y
+        if x == 0 or y == 0 or x == y:
+            return x != y and y != 0
         todo, done = [y], set()
         while todo:
             for p in self.writes[todo.pop()].pred:
