@@ -631,7 +631,7 @@ class World:
         if self.rules["refused"]:
             m.stuck.add(f)
             if self.rules["refusedmark"]:
-                m.log.append(("refused", f, m.seq))
+                m.log.append(("refused", f, m.unheard(f)[-1][1]))
                 m.synced = len(m.log)
         self.lapse(m, f)
 
