@@ -2,8 +2,8 @@
  * the file made before.
  *
  * The server makes one at a time.  So a request that comes twice, perhaps in two sessions, finds what the first one
- * made.  The search for the original may take long (export/conflict_make.c): the next request is that of the session that has waited
- * longest.  Loop thread; what blocks runs in the pool.
+ * made.  The search for the original may take long (export/conflict_make.c): the next request is that of the session
+ * that has waited longest.  Loop thread; what blocks runs in the pool.
  */
 #include "server/names/names.h"
 
