@@ -1,5 +1,5 @@
-/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (attr_cache.h); with
- * this node's unflushed bytes on top.
+/* Attributes.  The kernel asks each time (timeouts 0).  The node asks the server, unless the attribute cache has the
+ * answer (attr_cache.h), and adds its own unflushed bytes.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -42,7 +42,7 @@ static struct timespec timespec_of(struct kr_time time)
 	return (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
 }
 
-/* What a server says that is not ours, or whose words somebody changes. */
+/* A server sent attributes that cannot be true: it is not ours, or an attacker changes its messages. */
 static void complain(struct kr_mount *mount)
 {
 	static atomic_bool complained;
@@ -52,14 +52,14 @@ static void complain(struct kr_mount *mount)
 			mount->options->source, kr_fail_reason());
 }
 
-/* The kernel makes much of it. */
+/* The kernel derives several figures from it. */
 static blksize_t block_size(uint32_t said)
 {
 	return said >= 512 && said <= 1 << 20 && (said & (said - 1)) == 0 ? (blksize_t)said : 4096;
 }
 
-/* A write's mtime goes by the server's clock to the nanosecond, the ctime of the flush by its kernel's, which stands
- * still for a tick of up to 10 ms: as on a local disk the second shall never lie before the first. */
+/* The server's clock gives a write's mtime, to the nanosecond.  The server's kernel gives the ctime of the flush, and
+ * its clock stands still for a tick of up to 10 ms.  As on a local disk, the ctime must never lie before the mtime. */
 static struct kr_time ctime_of(const struct kr_attr *attr)
 {
 	enum { TICK_NS = 20 * 1000 * 1000 };
@@ -89,7 +89,7 @@ static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 	};
 }
 
-/* A GETATTR whose answer waits until the kernel believes in the size that it says. */
+/* A GETATTR whose answer waits until the kernel has taken over the size in that answer. */
 struct sizing {
 	struct kr_notify_job job;
 	fuse_req_t req;
@@ -129,9 +129,9 @@ static bool is_credible(fuse_req_t req, uint64_t number, const struct kr_attr *a
 	return false;
 }
 
-/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO
- * if that cannot be true; the kernel believes in the size then.  If the file has been cut since it is asked for anew.
- */
+/* Answers a GETATTR of the file NUMBER with ATTR when the kernel has taken over the size; EIO if ATTR cannot be true.
+ * CUTS counts the truncations of the file (inode_table.h) before GETATTR was sent.  If the file has been truncated
+ * since, the node sends GETATTR again. */
 static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = kr_op_mount(req);
@@ -159,7 +159,7 @@ static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const 
 	}
 }
 
-/* A SETATTR that has cut the file: what others tell of it must not reach the kernel after the answer. */
+/* A SETATTR that has truncated the file: sizes that other threads tell must not reach the kernel after the answer. */
 struct cutting {
 	struct kr_notify_job job;
 	fuse_req_t req;
@@ -178,8 +178,8 @@ static void answer_cut(struct kr_notify_job *job, int err)
 	free(cutting);
 }
 
-/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the
- * size. */
+/* Answers a SETATTR of the file NUMBER, which is FID, with its new attributes ATTR.  SIZED: the request set the size.
+ */
 static void op_reply_changed(
 	fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr)
 {
@@ -228,7 +228,7 @@ struct getattr_op {
 	uint64_t number;
 	struct kr_fid fid;
 	uint64_t stamp;
-	uint32_t cuts; /* of the file, when it was sent (inode_table.h) */
+	uint32_t cuts; /* truncations of the file before the request was sent (inode_table.h) */
 	int tries;
 };
 
@@ -284,7 +284,7 @@ static void step_getattr(struct kr_op *op)
 	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
 }
 
-/* Answers from what is noted. False: it has to be asked. */
+/* Answers from the attribute cache.  False: the server must be asked. */
 static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid)
 {
 	struct kr_mount *mount = kr_op_mount(req);
@@ -333,16 +333,16 @@ struct setattr_op {
 	struct kr_op op;
 	uint64_t number;
 	struct kr_setattr_request msg;
-	struct kr_file *file; /* NULL: not in use here */
+	struct kr_file *file; /* NULL: no program of this node has it open */
 	struct kr_file_waiter waiter;
 	uint64_t size;   /* UINT64_MAX: not set */
-	uint64_t behind; /* the FLUSH that it was sent behind, not waiting for its answer; 0: it was not */
-	bool waited;     /* for a FLUSH: it is sent behind one only if that goes out at once, and once */
+	uint64_t behind; /* the FLUSH behind which SETATTR went out without waiting for its reply; 0: none */
+	bool waited;     /* for a FLUSH: the op goes behind one only if it can go out at once, and only once */
 };
 
 static void step_setattr(struct kr_op *op);
 
-/* Whether it has been carried out, and after the FLUSH that it was sent behind; it is not sent behind one twice. */
+/* Whether the server has done it, after the FLUSH behind which it went out.  It does not go behind a FLUSH twice. */
 static bool in_order(struct setattr_op *setattr, int err)
 {
 	uint64_t behind = setattr->behind;
@@ -377,7 +377,7 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 	kr_op_free(op);
 }
 
-/* What changes no bytes goes out behind the FLUSH that is to come before it, which spares a round trip. */
+/* A SETATTR that changes no bytes goes out right behind the FLUSH that must precede it, which spares a round trip. */
 static void send_behind(struct setattr_op *setattr)
 {
 	if (setattr->size != UINT64_MAX || setattr->waited)

@@ -1,4 +1,4 @@
-/* Extended attributes: the server's filesystem keeps them, and its errors are the program's. */
+/* Extended attributes: the server's filesystem keeps them, and programs get its errors. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@ enum { NAME_BYTES_MAX = 255, NOTED_MAX = 4096 };
 
 struct xattr_op {
 	struct kr_op op;
-	size_t size; /* of the program's buffer; 0: it asks for the length */
+	size_t size; /* of the program's buffer; 0: the program asks for the length */
 };
 
 static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
