@@ -36,18 +36,18 @@ struct kr_mount_options {
 	int security;                    /* enum kr_security: the least that the user accepts */
 	char *ring;                      /* the ring's name; NULL: the ring without a name */
 	char *ring_port;                 /* NULL: the kernel's choice */
-	struct kr_port_range ring_ports; /* what it means */
+	struct kr_port_range ring_ports; /* ring_port, parsed */
 	char *node;                      /* this node's name in ring order; NULL: the host name */
 	int close;                       /* enum kr_close_mode */
 	int coherence;                   /* enum kr_coherence */
 	uint64_t journal_max, cache_max; /* 0: from the free space */
 	uint64_t flush_age, flush_backlog;
-	uint64_t stripe_size; /* told to programs; 0: nothing */
+	uint64_t stripe_size; /* for programs; 0: none */
 	bool replay;          /* not an option: replays a journal without a mount */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
 	char *cpus;        /* NULL: as the parent */
-	cpu_set_t cpu_set; /* what it means */
+	cpu_set_t cpu_set; /* cpus, parsed */
 	bool soft, hard, nonempty, shared_mmap;
 	bool foreground, debug;
 };

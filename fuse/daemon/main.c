@@ -201,7 +201,7 @@ static const struct {
 	{"dirsync", MS_DIRSYNC, 0},
 };
 
-/* As libfuse mounts: without set-user-ID programs and devices, unless they are asked for. */
+/* As libfuse mounts: without set-user-ID programs and devices, unless the options ask for them. */
 static unsigned long flags_of(const struct kr_mount_options *options)
 {
 	KR_AUTO_FREE char *list = kr_xstrdup(options->fuse_options ? options->fuse_options : "");

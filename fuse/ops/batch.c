@@ -12,7 +12,7 @@
 #include "fuse/base/notify.h"
 #include "fuse/writeback/flush.h"
 
-enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
+enum { BATCH_FILE_TIMEOUT_S = 3600, BATCH_FILE_MODE = S_IFREG | 0666 };
 
 /* --- tokens ----------------------------------------------------------------------------------- */
 
@@ -419,33 +419,33 @@ void kr_batch_write(fuse_req_t req, struct kr_handle *batch_file, const char *da
 /* --- the batch file --------------------------------------------------------------------------- */
 
 static const struct stat batch_file = {
-	.st_ino = KR_INODE_BATCH_FILE, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096};
+	.st_ino = KR_INODE_BATCH_FILE, .st_mode = BATCH_FILE_MODE, .st_nlink = 1, .st_blksize = 4096};
 
 void kr_batch_lookup(fuse_req_t req)
 {
 	struct fuse_entry_param entry = {.ino = KR_INODE_BATCH_FILE,
 		.generation = 1,
 		.attr = batch_file,
-		.attr_timeout = DOOR_TIMEOUT_S,
-		.entry_timeout = DOOR_TIMEOUT_S};
+		.attr_timeout = BATCH_FILE_TIMEOUT_S,
+		.entry_timeout = BATCH_FILE_TIMEOUT_S};
 
 	fuse_reply_entry(req, &entry);
 }
 
 void kr_batch_getattr(fuse_req_t req)
 {
-	fuse_reply_attr(req, &batch_file, DOOR_TIMEOUT_S);
+	fuse_reply_attr(req, &batch_file, BATCH_FILE_TIMEOUT_S);
 }
 
-struct door_op {
+struct batch_open_op {
 	struct kr_op op;
 	struct fuse_file_info fi;
 };
 
 static void step_open(struct kr_op *op)
 {
-	struct door_op *door_op = KR_CONTAINER_OF(op, struct door_op, op);
-	struct fuse_file_info fi = door_op->fi;
+	struct batch_open_op *batch_open_op = KR_CONTAINER_OF(op, struct batch_open_op, op);
+	struct fuse_file_info fi = batch_open_op->fi;
 	struct kr_handle *handle;
 	struct kr_fid fid;
 
@@ -461,7 +461,7 @@ static void step_open(struct kr_op *op)
 
 void kr_batch_open(fuse_req_t req, const struct fuse_file_info *fi)
 {
-	struct door_op *op;
+	struct batch_open_op *op;
 
 	if ((fi->flags & O_ACCMODE) == O_RDONLY) {
 		fuse_reply_err(req, EACCES);

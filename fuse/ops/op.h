@@ -68,7 +68,7 @@ void kr_op_free(struct kr_op *op);
 /* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
 void kr_op_reply_err(struct kr_op *op, int err);
 
-/* The same from a message. */
+/* The same, encoded from MSG. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* Any thread: makes an op of SIZE bytes.  Once posted, the op sends this one request and hands the reply to ON_REPLY,

@@ -141,7 +141,7 @@ static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
 static void on_entries(struct kr_op *base, int err, const void *message, struct kr_buf *data);
 
 /* Reads the entries at the op's position from the attribute cache. */
-static bool read_noted(struct readdir_op *op)
+static bool read_cached(struct readdir_op *op)
 {
 	struct dir *dir = op->dir;
 
@@ -183,7 +183,7 @@ static void step_readdir(struct kr_op *base)
 		kr_op_free(base);
 		return;
 	}
-	if (read_noted(op)) {
+	if (read_cached(op)) {
 		step_readdir(base);
 		return;
 	}

@@ -69,8 +69,8 @@ static void set_relaxed(fuse_req_t req, struct kr_handle *handle, const uint32_t
 	}
 	atomic_store(&handle->relaxed, *relaxed != 0);
 	if (*relaxed) {
-		/* A relaxed handle does not need the READ lease that came with the open, and READ would cost a flush
-		 * when other nodes write. */
+		/* A relaxed handle does not need the READ lease of the open.  READ would cost a flush when other nodes
+		 * write. */
 		pthread_mutex_lock(&handle->file->lock);
 		kr_lease_state_release(&handle->file->holder, KR_LEASE_READ);
 		pthread_mutex_unlock(&handle->file->lock);

@@ -103,7 +103,7 @@ int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err)
 	return number && kr_inode_removed_directory(mount->inodes, number, &attr) ? -ENOENT : err;
 }
 
-/* Of a request about a name. */
+/* Answers a request about a name with an error. */
 static void reply_error_in(struct kr_op *op, int err)
 {
 	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
@@ -176,7 +176,7 @@ static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg
 		kr_op_post(op);
 }
 
-/* The same for one that ends with the entry NAME in PARENT. */
+/* The same for a request that ends with the entry NAME in PARENT. */
 static void ask_entry(fuse_req_t req, const char *op_name, const struct kr_fid *parent, const char *name, uint16_t type,
 	const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
@@ -201,8 +201,8 @@ static bool name_fits(fuse_req_t req, const char *name)
 
 /* --- lookup ----------------------------------------------------------------------------------- */
 
-/* What the attribute cache knows about NAME; an entry counts one lookup.  False: the server must be asked. */
-static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+/* The attribute cache's knowledge of NAME; an entry counts one lookup.  False: the op must ask the server. */
+static bool find_cached(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, int *ret_err, struct fuse_entry_param *ret_entry)
 {
 	struct kr_fid fid;
@@ -223,7 +223,7 @@ static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const
 	return good;
 }
 
-static void say_entry(fuse_req_t req, int err, const struct fuse_entry_param *entry)
+static void reply_cached(fuse_req_t req, int err, const struct fuse_entry_param *entry)
 {
 	if (err)
 		fuse_reply_err(req, -err);
@@ -232,14 +232,14 @@ static void say_entry(fuse_req_t req, int err, const struct fuse_entry_param *en
 }
 
 /* Answers at once from the attribute cache, for CRED (NULL: the caller of REQ). */
-static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg, const struct kr_cred *cred)
+static bool lookup_cached(fuse_req_t req, const struct kr_lookup_request *msg, const struct kr_cred *cred)
 {
 	struct fuse_entry_param entry;
 	int err;
 
-	if (!find_noted(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
+	if (!find_cached(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
 		return false;
-	say_entry(req, err, &entry);
+	reply_cached(req, err, &entry);
 	return true;
 }
 
@@ -256,8 +256,8 @@ static void step_lookup(struct kr_op *op)
 		return;
 	if (kr_op_given_up(op)) {
 		kr_op_reply_err(op, kr_op_given_up(op));
-	} else if (lookup->waited && find_noted(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
-		say_entry(kr_op_finish(op), err, &entry);
+	} else if (lookup->waited && find_cached(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
+		reply_cached(kr_op_finish(op), err, &entry);
 		kr_op_free(op);
 	} else if (!lookup->waited && (list = kr_lookup_prefetch_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
 		lookup->waited = true;
@@ -279,10 +279,10 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!name_fits(req, name))
 		return;
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	if (lookup_noted(req, &msg, NULL))
+	if (lookup_cached(req, &msg, NULL))
 		return;
 	kr_op_cred(req, &msg.cred);
-	if (lookup_noted(req, &msg, &msg.cred))
+	if (lookup_cached(req, &msg, &msg.cred))
 		return;
 	op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "lookup", step_lookup);
 	if (!op)

@@ -117,7 +117,7 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 	return handle;
 }
 
-/* --- what the answer says --------------------------------------------------------------------- */
+/* --- the reply -------------------------------------------------------------------------------- */
 
 /* Takes over the grant and the attributes.  Returns whether the node holds READ now. */
 static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, const struct kr_attr *attr)

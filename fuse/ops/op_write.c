@@ -115,7 +115,7 @@ static struct kr_range pages_to_drop(const struct write *write, uint64_t written
 
 /* Cuts the write off at the longest size that the server's filesystem can hold, as on a local disk.  False: no byte is
  * left. */
-static bool cut_at_max(struct write *write, uint64_t offset)
+static bool clamp_to_max(struct write *write, uint64_t offset)
 {
 	uint64_t max = write->page ? INT64_MAX : kr_mount_file_max(write->file->mount);
 
@@ -142,7 +142,7 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	if (write->append && file->stale)
 		return STALE;
 	offset = write->append ? kr_file_end(file) : write->offset;
-	if (!cut_at_max(write, offset)) {
+	if (!clamp_to_max(write, offset)) {
 		*ret_err = -EFBIG;
 		return FAILED;
 	}

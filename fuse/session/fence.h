@@ -26,7 +26,7 @@
 
 struct kr_fence;
 
-/* When a node is fenced that sent a message at SENT_NS and got its reply, if it gets no other reply. */
+/* The fencing time of a node that gets no reply after the one to its message of SENT_NS. */
 static inline uint64_t kr_fence_after(uint64_t sent_ns, uint32_t lease_ms)
 {
 	return sent_ns + (uint64_t)lease_ms * 3 / 4 * KR_NS_PER_MS;

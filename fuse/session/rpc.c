@@ -68,7 +68,7 @@ static struct kr_call *find_call(struct kr_rpc *rpc, uint64_t id)
 	return link ? KR_CONTAINER_OF(link, struct kr_call, by_id) : NULL;
 }
 
-/* --- calls without a reply for long ------------------------------------------------------------ */
+/* --- calls without a reply for long ----------------------------------------------------------- */
 
 void kr_rpc_watch(struct kr_rpc *rpc, uint64_t limit_ns, kr_rpc_watch_fn fn, void *context)
 {

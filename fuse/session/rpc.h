@@ -125,7 +125,7 @@ void kr_rpc_open(struct kr_rpc *rpc);
 void kr_rpc_reset(struct kr_rpc *rpc, const char *reason);
 /* When the last frame of the server came (kr_clock_ns), 0: never. */
 uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc);
-/* `soft` only: who has waited since SINCE_NS has waited for a silent server for longer than `timeo`. */
+/* `soft` only: whether a call that waits since SINCE_NS has waited for a silent server for longer than `timeo`. */
 bool kr_rpc_silent(const struct kr_rpc *rpc, uint64_t since_ns, uint64_t now_ns);
 size_t kr_rpc_pending(const struct kr_rpc *rpc);
 void kr_rpc_counters(const struct kr_rpc *rpc, uint64_t *ret_received, uint64_t *ret_sent);

@@ -101,7 +101,7 @@ static void on_told(void *context, int err, const void *reply, struct kr_buf *da
 	kr_pending_end(context);
 }
 
-static void tell_backlog(struct kr_session *session)
+static void send_backlog(struct kr_session *session)
 {
 	struct kr_backlog_request backlog = {0}, *last = &session->backlog;
 
@@ -126,7 +126,7 @@ static void on_tick(uv_timer_t *timer)
 		return;
 	}
 	ping(session);
-	tell_backlog(session);
+	send_backlog(session);
 }
 
 void kr_session_start_tick(struct kr_session *session)

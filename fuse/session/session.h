@@ -89,7 +89,7 @@ struct kr_session_facts {
 	bool late;                /* other nodes may have got the leases of the former session */
 	bool lookups;             /* the server answers LOOKUPS ... */
 	bool backlog;             /* ... and takes BACKLOG ... */
-	bool behind;              /* ... and what is BEHIND a FLUSH ... */
+	bool behind;              /* ... and requests BEHIND a FLUSH ... */
 	bool limits;              /* ... and LIMITS ... */
 	bool cached;              /* ... and the flag CACHED of OPEN */
 	bool live;

@@ -56,7 +56,7 @@ static void wait_on(struct kr_session *session, const char *reason)
 		"%s; trying again for %g s (%s)", reason, (double)patience_ms(session) / 1e3, patience_name(session));
 }
 
-/* The session that is in the way of a replay ends by itself, so the wait for it takes from the replay's own time. */
+/* The session that is in the way of a replay ends by itself.  The wait for its end takes from the replay's own time. */
 static void wait_for_end(struct kr_session *session)
 {
 	const uint64_t now_ns = kr_clock_ns(), ends_ns = atomic_load(&session->mount->drain_deadline_ns);
@@ -69,7 +69,7 @@ static void wait_for_end(struct kr_session *session)
 }
 
 /* The server's machine has booted during the session: it has lost all that was not on its disk. */
-static void tell_of_boot(struct kr_session *session)
+static void report_boot(struct kr_session *session)
 {
 	size_t lost = session->hooks && session->hooks->booted ?
 		session->hooks->booted(session->mount, session->heard_ns, kr_clock_ns()) :
@@ -87,7 +87,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	struct kr_session_facts *facts = &session->facts;
 
 	if (facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) != 0)
-		tell_of_boot(session);
+		report_boot(session);
 	if (!facts->id) {
 		facts->root = reply->root;
 		facts->root_attr = reply->root_attr;
@@ -263,7 +263,7 @@ static void address_towards(const struct sockaddr *address, char *host, size_t s
 		kr_address_host((struct sockaddr *)&own, host, size);
 }
 
-static void say_hello(struct kr_session *session)
+static void send_hello(struct kr_session *session)
 {
 	struct kr_mount *mount = session->mount;
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
@@ -296,7 +296,7 @@ static void on_login(void *context, int err)
 				kr_fail(err, "server %s: %s", session->mount->options->source, kr_fail_reason()) :
 				err);
 	else
-		say_hello(session);
+		send_hello(session);
 }
 
 static void on_connecting(void *context, const struct sockaddr *address)
@@ -312,7 +312,7 @@ static void on_connecting(void *context, const struct sockaddr *address)
 	if (session->login)
 		kr_login_start(session->login, on_login, session);
 	else
-		say_hello(session);
+		send_hello(session);
 }
 
 /* What may help the user.  A reason that carries its own advice, as those about the name do, gets none. */

@@ -47,16 +47,14 @@ struct kr_session {
 	struct kr_backlog_request backlog; /* as the server was last told */
 	bool told;                         /* the server was told, on this connection */
 	bool postponed;                    /* the server takes this node later: the node asks again */
-	bool waits_for_end; /* ... of the session in whose way its journal was found: who replays it has time for that
-			     */
-	bool parting;       /* GOODBYE has been said: no session any more */
+	bool waits_for_end;                /* ... of a session that is in the way of a replay */
+	bool parting;                      /* GOODBYE was sent: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;
 	void (*on_live)(void *context);
 	void *live_context;
-	struct kr_list
-		pending; /* struct kr_pending: those whose answers do not come any more are freed with the session */
-	int closing;     /* timers not yet closed */
+	struct kr_list pending; /* struct kr_pending; freed with the session if no reply comes */
+	int closing;            /* timers not yet closed */
 };
 
 /* A reply counts only if it matches this. */
