@@ -1,6 +1,6 @@
 /* Threads that invalidate pages of the kernel's cache (kr-notify).
  *
- * An invalidation may wait for a page lock, and the lock's holder for an answer of ours.  So a thread that answers
+ * An invalidation may wait for a page lock, and the lock's holder for the daemon's answer.  So a thread that answers
  * requests must not send one, nor a thread that holds a lock.  Jobs lie inside their owners, so the queue needs no
  * memory and is bounded.  While threads are stuck, others are started, up to a bound.  Shrink notices
  * (fuse/file/shrink_notice.h) have a notifier of their own: their jobs may wait for page reads that wait for other

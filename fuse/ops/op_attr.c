@@ -42,7 +42,7 @@ static struct timespec timespec_of(struct kr_time time)
 	return (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
 }
 
-/* A server sent attributes that cannot be true: it is not ours, or an attacker changes its messages. */
+/* The server sent attributes that cannot be true: it is no kairand, or an attacker changes its messages. */
 static void complain(struct kr_mount *mount)
 {
 	static atomic_bool complained;

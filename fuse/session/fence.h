@@ -4,8 +4,8 @@
  * counts from the moment when it sent the PING (HELLO, RECLAIM_DONE) whose reply proves that read.  The node's moment
  * is earlier, and its time is 3/4 of the server's.  Both count CLOCK_BOOTTIME: setting a clock does not move it, and it
  * goes on while a machine sleeps.  So the node is fenced first, as long as the clocks' rates differ by less than a
- * quarter.  When its time is over, the server first removes the node's record from its state directory, durably, then
- * its leases.
+ * quarter.  When the server's time is over, the server first removes the node's record from its state directory,
+ * durably, and then the node's leases.
  *
  * What a fenced node does.  No fast path serves or accepts anything (kr_mount_fenced, asked under file->lock).  A
  * process that was stopped is fenced when it continues, before any of its timers has run.  The node drops the kernel's

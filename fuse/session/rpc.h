@@ -22,7 +22,7 @@ enum kr_rpc_flag {
 		1,       /* part of the recovery of the session: goes out before others may (RECLAIM, replayed FLUSH) */
 	KR_RPC_HARD = 2, /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
 	KR_RPC_READ_ONLY = 4,  /* changes nothing: after an interrupt the rpc forgets the request at once */
-	KR_RPC_OF_SESSION = 8, /* undoes a thing of this session only: ends with the session, -ECANCELED */
+	KR_RPC_OF_SESSION = 8, /* undoes state of this session only, and ends with it: -ECANCELED */
 };
 
 /* ERR: 0; the server's status; -EINTR after kr_rpc_cancel (possibly from inside that call); -ETIMEDOUT (soft);
