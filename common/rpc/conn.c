@@ -66,8 +66,8 @@ static void on_handle_closed(uv_handle_t *handle)
 		conn->handler->on_closed(conn, conn->end_err, conn->end_reason);
 	kr_conn_drop_queue(conn);
 	kr_conn_read_fini(conn);
-	kr_seal_free(conn->seal_out);
-	kr_seal_free(conn->seal_in);
+	kr_seal_free(conn->out.seal);
+	kr_seal_free(conn->in.seal);
 	kr_table_fini(&conn->requests);
 	free(conn);
 }
@@ -87,15 +87,15 @@ void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 
 void kr_conn_close(struct kr_conn *conn, bool flush)
 {
-	if (!flush || (!conn->connected && kr_list_empty(&conn->outbox))) {
+	if (!flush || (!conn->connected && kr_list_empty(&conn->out.waiting))) {
 		kr_conn_end(conn, 0, "closed");
 		return;
 	}
 	if (!kr_conn_usable(conn))
 		return;
 	conn->idle_ticks = 0;
-	if (!kr_list_empty(&conn->held)) {
-		conn->close_when_released = true;
+	if (!kr_list_empty(&conn->out.held)) {
+		conn->out.close_when_released = true;
 		return;
 	}
 	conn->state = KR_CONN_FLUSHING;
@@ -125,7 +125,7 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_conn *conn = timer->data;
 
-	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn) && !conn->close_when_released) {
+	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn) && !conn->out.close_when_released) {
 		conn->idle_ticks = 0;
 		return;
 	}
@@ -174,9 +174,9 @@ static struct kr_conn *new_conn(uv_loop_t *loop, bool local, const struct kr_con
 	conn->handler = handler;
 	conn->context = context;
 	conn->state = KR_CONN_CONNECTING;
-	kr_list_init(&conn->outbox);
-	kr_list_init(&conn->held);
-	kr_list_init(&conn->in_flight);
+	kr_list_init(&conn->out.waiting);
+	kr_list_init(&conn->out.held);
+	kr_list_init(&conn->out.in_flight);
 	kr_list_init(&conn->requests_in_order);
 	kr_table_init(&conn->requests);
 	uv_timer_start(&conn->watch, on_tick, TICK_MS, TICK_MS);
@@ -191,7 +191,7 @@ static void connected(struct kr_conn *conn)
 	set_socket_options(conn);
 	if (conn->state == KR_CONN_CONNECTING)
 		conn->state = KR_CONN_OPEN;
-	if (conn->paused == 0 || conn->state != KR_CONN_OPEN)
+	if (conn->in.paused == 0 || conn->state != KR_CONN_OPEN)
 		kr_conn_read_start(conn);
 	kr_conn_write_more(conn);
 }
@@ -263,14 +263,14 @@ void kr_conn_seal(struct kr_conn *conn, const struct kr_seal_keys *keys)
 
 	if (!kr_conn_usable(conn) || keys->security == KR_SECURITY_AUTH)
 		return;
-	if (conn->seal_in || conn->seal_out) { /* a peer may begin a second handshake behind the first */
+	if (conn->in.seal || conn->out.seal) { /* a peer may begin a second handshake behind the first */
 		kr_conn_end(conn, -EPROTO, "a second handshake on one connection");
 		return;
 	}
-	err = kr_seal_new(keys->security, keys->cipher, keys->send, &conn->seal_out);
+	err = kr_seal_new(keys->security, keys->cipher, keys->send, &conn->out.seal);
 	if (!err)
-		err = kr_seal_new(keys->security, keys->cipher, keys->receive, &conn->seal_in);
-	if (!err && conn->have_header)
+		err = kr_seal_new(keys->security, keys->cipher, keys->receive, &conn->in.seal);
+	if (!err && conn->in.have_header)
 		err = kr_fail(-EBADMSG, "the peer sent more before the end of the handshake");
 	if (err)
 		kr_conn_end(conn, err, kr_fail_reason());
@@ -284,14 +284,14 @@ enum kr_security kr_conn_security(const struct kr_conn *conn)
 
 void kr_conn_hold(struct kr_conn *conn)
 {
-	conn->holding = true;
+	conn->out.holding = true;
 }
 
 void kr_conn_release(struct kr_conn *conn)
 {
-	conn->holding = false;
+	conn->out.holding = false;
 	kr_conn_send_held(conn);
-	if (conn->close_when_released && kr_conn_usable(conn))
+	if (conn->out.close_when_released && kr_conn_usable(conn))
 		kr_conn_close(conn, true);
 }
 
@@ -346,8 +346,8 @@ uint16_t kr_conn_local_port(const struct kr_conn *conn)
 
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent)
 {
-	*ret_received = conn->bytes_received;
-	*ret_sent = conn->bytes_sent;
+	*ret_received = conn->in.bytes_received;
+	*ret_sent = conn->out.bytes_sent;
 }
 
 /* --- requests and replies --- */

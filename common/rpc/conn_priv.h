@@ -20,6 +20,33 @@ enum kr_conn_state {
 	KR_CONN_CLOSING,
 };
 
+/* Frames out (conn_send.c). The lists are of struct outgoing. */
+struct kr_conn_out {
+	struct kr_list waiting;   /* not yet given to the kernel */
+	struct kr_list in_flight; /* in WRITE_REQUEST */
+	struct kr_list held;      /* not sealed yet: kr_conn_release sends them */
+	size_t bytes, frames;     /* of waiting and held */
+	bool writing, above_low_water;
+	bool holding, close_when_released;
+	uv_write_t write_request;
+	uint64_t bytes_sent;
+	struct kr_seal *seal; /* NULL: not sealed */
+};
+
+/* Frames in (conn_read.c). */
+struct kr_conn_in {
+	unsigned paused;
+	uint64_t turn;     /* the present turn of the loop ... */
+	uint64_t turn_ns;  /* ... and how long this connection has been read in it */
+	uint8_t *received; /* bytes of the next header and fields, and perhaps more */
+	size_t received_length, received_capacity, parsed;
+	bool have_header;      /* FRAME's header is decoded; its bytes are still in RECEIVED */
+	struct kr_frame frame; /* data: being filled */
+	size_t data_alongside; /* bytes of FRAME's data that came in RECEIVED, behind the fields */
+	uint64_t bytes_received;
+	struct kr_seal *seal; /* NULL: not sealed */
+};
+
 struct kr_conn {
 	union {
 		uv_handle_t handle;
@@ -42,14 +69,7 @@ struct kr_conn {
 	struct sockaddr_storage remote;
 
 	bool connected;
-	uint16_t reply_flags;               /* of the reply under delivery */
-	struct kr_list outbox;              /* of struct outgoing (conn_send.c), not yet given to the kernel */
-	struct kr_list in_flight;           /* of struct outgoing, in WRITE_REQUEST */
-	struct kr_list held;                /* of struct outgoing, not sealed yet: kr_conn_release sends them */
-	size_t outbox_bytes, outbox_frames; /* of outbox and held */
-	bool writing, above_low_water;
-	bool holding, close_when_released;
-	uv_write_t write_request;
+	uint16_t reply_flags; /* of the reply under delivery */
 	uv_shutdown_t shutdown_request;
 	uv_connect_t connect_request;
 
@@ -58,19 +78,9 @@ struct kr_conn {
 	uint64_t last_id;
 
 	bool guest, ring; /* see kr_conn_set_guest, kr_conn_set_ring */
-	unsigned paused;
-	uint64_t turn;     /* the present turn of the loop ... */
-	uint64_t turn_ns;  /* ... and how long this connection has been read in it */
-	uint8_t *received; /* bytes of the next header and fields, and perhaps more */
-	size_t received_length, received_capacity, parsed;
-	bool have_header;      /* FRAME's header is decoded; its bytes are still in RECEIVED */
-	struct kr_frame frame; /* data: being filled */
-	size_t data_alongside; /* bytes of FRAME's data that came in RECEIVED, behind the fields */
-
-	uint64_t bytes_received, bytes_sent;
-
 	enum kr_security security;
-	struct kr_seal *seal_out, *seal_in; /* NULL: not sealed */
+	struct kr_conn_out out;
+	struct kr_conn_in in;
 };
 
 /* conn.c: the connection ends; on_closed follows.  Only the first call counts. */
@@ -89,7 +99,7 @@ void kr_conn_read_start(struct kr_conn *conn);
 void kr_conn_read_fini(struct kr_conn *conn);
 static inline bool kr_conn_delivers(const struct kr_conn *conn)
 {
-	return conn->state == KR_CONN_OPEN && conn->paused == 0;
+	return conn->state == KR_CONN_OPEN && conn->in.paused == 0;
 }
 static inline bool kr_conn_usable(const struct kr_conn *conn)
 {

@@ -23,23 +23,23 @@ enum { READ_AHEAD = 8192, REFUSALS_MAX = 9 << 20, GUEST_REFUSALS_MAX = 64 << 10,
 
 static bool wants_data(const struct kr_conn *conn)
 {
-	return conn->frame.data && conn->frame.data->length < conn->frame.header.data_length;
+	return conn->in.frame.data && conn->in.frame.data->length < conn->in.frame.header.data_length;
 }
 
 /* Bytes of the header, and of its tag. */
 static size_t header_size(const struct kr_conn *conn)
 {
-	return KR_FRAME_HEADER + (conn->seal_in ? KR_SEAL_TAG : 0);
+	return KR_FRAME_HEADER + (conn->in.seal ? KR_SEAL_TAG : 0);
 }
 
 /* How many bytes RECEIVED must hold, from PARSED on, for the next step of the parser: the header, then all but the
  * data. */
 static size_t bytes_needed(const struct kr_conn *conn)
 {
-	const struct kr_frame_header *header = &conn->frame.header;
-	size_t tags = conn->seal_in ? (header->fields_length > 0) + (header->data_length > 0) : 0;
+	const struct kr_frame_header *header = &conn->in.frame.header;
+	size_t tags = conn->in.seal ? (header->fields_length > 0) + (header->data_length > 0) : 0;
 
-	return header_size(conn) + (conn->have_header ? header->fields_length + tags * KR_SEAL_TAG : 0);
+	return header_size(conn) + (conn->in.have_header ? header->fields_length + tags * KR_SEAL_TAG : 0);
 }
 
 /* Moves unparsed bytes to the front and makes room for the next header and fields. */
@@ -47,18 +47,18 @@ static int make_room(struct kr_conn *conn)
 {
 	size_t wanted = KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD);
 
-	if (conn->parsed > 0) {
-		conn->received_length -= conn->parsed;
-		memmove(conn->received, conn->received + conn->parsed, conn->received_length);
-		conn->parsed = 0;
+	if (conn->in.parsed > 0) {
+		conn->in.received_length -= conn->in.parsed;
+		memmove(conn->in.received, conn->in.received + conn->in.parsed, conn->in.received_length);
+		conn->in.parsed = 0;
 	}
-	if (wanted > conn->received_capacity) {
-		uint8_t *larger = realloc(conn->received, wanted);
+	if (wanted > conn->in.received_capacity) {
+		uint8_t *larger = realloc(conn->in.received, wanted);
 
 		if (!larger)
 			return -ENOMEM;
-		conn->received = larger;
-		conn->received_capacity = wanted;
+		conn->in.received = larger;
+		conn->in.received_capacity = wanted;
 	}
 	return 0;
 }
@@ -67,21 +67,21 @@ static int make_room(struct kr_conn *conn)
 static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_buf)
 {
 	struct kr_conn *conn = KR_CONTAINER_OF(handle, struct kr_conn, handle);
-	struct kr_buf *data = conn->frame.data;
+	struct kr_buf *data = conn->in.frame.data;
 
 	(void)suggested;
 	if (conn->state != KR_CONN_OPEN) {
-		conn->parsed = conn->received_length; /* dropped */
+		conn->in.parsed = conn->in.received_length; /* dropped */
 		data = NULL;
 	}
 	if (data && wants_data(conn))
-		*ret_buf = uv_buf_init(
-			(char *)data->data + data->length, (unsigned)(conn->frame.header.data_length - data->length));
+		*ret_buf = uv_buf_init((char *)data->data + data->length,
+			(unsigned)(conn->in.frame.header.data_length - data->length));
 	else if (make_room(conn) < 0)
 		*ret_buf = uv_buf_init(NULL, 0);
 	else
-		*ret_buf = uv_buf_init((char *)conn->received + conn->received_length,
-			(unsigned)(KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD) - conn->received_length));
+		*ret_buf = uv_buf_init((char *)conn->in.received + conn->in.received_length,
+			(unsigned)(KR_MAX(bytes_needed(conn), (size_t)READ_AHEAD) - conn->in.received_length));
 }
 
 /* true also for replies and unknown types: other code checks those. */
@@ -95,57 +95,58 @@ static bool belongs_to_rings(const struct kr_frame_header *header)
 
 static int begin_frame(struct kr_conn *conn)
 {
-	uint8_t *header = conn->received + conn->parsed;
+	uint8_t *header = conn->in.received + conn->in.parsed;
 	int err = 0;
 
-	if (conn->seal_in)
-		err = kr_seal_open(conn->seal_in, KR_SEAL_HEADER, header, KR_FRAME_HEADER, header + KR_FRAME_HEADER);
+	if (conn->in.seal)
+		err = kr_seal_open(conn->in.seal, KR_SEAL_HEADER, header, KR_FRAME_HEADER, header + KR_FRAME_HEADER);
 	if (!err)
-		err = kr_frame_header_decode(header, &conn->frame.header);
+		err = kr_frame_header_decode(header, &conn->in.frame.header);
 	if (err)
 		return err;
-	if (conn->guest && (conn->frame.header.data_length || conn->frame.header.fields_length > GUEST_FIELDS_MAX))
+	if (conn->guest &&
+		(conn->in.frame.header.data_length || conn->in.frame.header.fields_length > GUEST_FIELDS_MAX))
 		return kr_fail(-EBADMSG, "%s with %u and %u bytes before the peer has said who it is",
-			kr_msg_name(conn->frame.header.type), conn->frame.header.fields_length,
-			conn->frame.header.data_length);
-	if (conn->ring && !belongs_to_rings(&conn->frame.header))
-		return kr_fail(-EBADMSG, "%s on a ring connection", kr_msg_name(conn->frame.header.type));
-	conn->have_header = true;
+			kr_msg_name(conn->in.frame.header.type), conn->in.frame.header.fields_length,
+			conn->in.frame.header.data_length);
+	if (conn->ring && !belongs_to_rings(&conn->in.frame.header))
+		return kr_fail(-EBADMSG, "%s on a ring connection", kr_msg_name(conn->in.frame.header.type));
+	conn->in.have_header = true;
 	return 0;
 }
 
 /* Header and fields have arrived. */
 static int open_fields(struct kr_conn *conn)
 {
-	const uint32_t length = conn->frame.header.fields_length;
-	uint8_t *fields = conn->received + conn->parsed + header_size(conn);
+	const uint32_t length = conn->in.frame.header.fields_length;
+	uint8_t *fields = conn->in.received + conn->in.parsed + header_size(conn);
 
-	return conn->seal_in && length > 0 ?
-		kr_seal_open(conn->seal_in, KR_SEAL_FIELDS, fields, length, fields + length) :
+	return conn->in.seal && length > 0 ?
+		kr_seal_open(conn->in.seal, KR_SEAL_FIELDS, fields, length, fields + length) :
 		0;
 }
 
 /* The data has arrived; its tag is the last thing before it. */
 static int open_data(struct kr_conn *conn)
 {
-	struct kr_buf *data = conn->frame.data;
-	const uint8_t *tag = conn->received + conn->parsed + bytes_needed(conn) - KR_SEAL_TAG;
+	struct kr_buf *data = conn->in.frame.data;
+	const uint8_t *tag = conn->in.received + conn->in.parsed + bytes_needed(conn) - KR_SEAL_TAG;
 
-	return conn->seal_in ? kr_seal_open(conn->seal_in, KR_SEAL_DATA, data->data, data->length, tag) : 0;
+	return conn->in.seal ? kr_seal_open(conn->in.seal, KR_SEAL_DATA, data->data, data->length, tag) : 0;
 }
 
 /* Header and fields have arrived: copies the data that came with them. */
 static int begin_data(struct kr_conn *conn)
 {
-	size_t head = bytes_needed(conn), length = conn->frame.header.data_length;
-	size_t here = KR_MIN(length, conn->received_length - conn->parsed - head);
+	size_t head = bytes_needed(conn), length = conn->in.frame.header.data_length;
+	size_t here = KR_MIN(length, conn->in.received_length - conn->in.parsed - head);
 
-	conn->frame.data = kr_buf_new(length);
-	if (!conn->frame.data)
+	conn->in.frame.data = kr_buf_new(length);
+	if (!conn->in.frame.data)
 		return kr_fail_errno(-ENOMEM, "no memory for %zu bytes of data", length);
-	memcpy(conn->frame.data->data, conn->received + conn->parsed + head, here);
-	conn->frame.data->length = here;
-	conn->data_alongside = here;
+	memcpy(conn->in.frame.data->data, conn->in.received + conn->in.parsed + head, here);
+	conn->in.frame.data->length = here;
+	conn->in.data_alongside = here;
 	return 0;
 }
 
@@ -161,13 +162,13 @@ static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_head
 /* Delivers the complete frame.  PARSED stays in front of its fields meanwhile, so that they keep their place. */
 static void deliver(struct kr_conn *conn)
 {
-	struct kr_frame frame = conn->frame;
-	size_t taken = bytes_needed(conn) + conn->data_alongside;
+	struct kr_frame frame = conn->in.frame;
+	size_t taken = bytes_needed(conn) + conn->in.data_alongside;
 
-	frame.fields = conn->received + conn->parsed + header_size(conn);
-	conn->frame = (struct kr_frame){0};
-	conn->have_header = false;
-	conn->data_alongside = 0;
+	frame.fields = conn->in.received + conn->in.parsed + header_size(conn);
+	conn->in.frame = (struct kr_frame){0};
+	conn->in.have_header = false;
+	conn->in.data_alongside = 0;
 	if (frame.header.flags & KR_FRAME_REPLY)
 		kr_conn_take_reply(conn, &frame);
 	else if (!kr_msg_known(frame.header.type, NULL))
@@ -175,8 +176,8 @@ static void deliver(struct kr_conn *conn)
 	else
 		conn->handler->on_frame(conn, &frame);
 	kr_buf_put(frame.data);
-	conn->parsed += taken;
-	if (conn->ring && conn->outbox_frames > KR_CONN_UNTAKEN_MAX)
+	conn->in.parsed += taken;
+	if (conn->ring && conn->out.frames > KR_CONN_UNTAKEN_MAX)
 		kr_conn_end(conn, -EBADMSG, "the peer asks and takes no answers");
 }
 
@@ -185,7 +186,7 @@ static int parse_step(struct kr_conn *conn)
 {
 	int err;
 
-	if (conn->frame.data) {
+	if (conn->in.frame.data) {
 		if (wants_data(conn))
 			return 0;
 		err = open_data(conn);
@@ -194,14 +195,14 @@ static int parse_step(struct kr_conn *conn)
 		deliver(conn);
 		return 1;
 	}
-	if (conn->received_length - conn->parsed < bytes_needed(conn))
+	if (conn->in.received_length - conn->in.parsed < bytes_needed(conn))
 		return 0;
-	if (!conn->have_header) {
+	if (!conn->in.have_header) {
 		err = begin_frame(conn);
 		return err ? err : 1;
 	}
 	err = open_fields(conn);
-	if (!err && conn->frame.header.data_length > 0) {
+	if (!err && conn->in.frame.header.data_length > 0) {
 		err = begin_data(conn);
 		return err ? err : 1;
 	}
@@ -214,7 +215,7 @@ static int parse_step(struct kr_conn *conn)
 /* Whether this connection, read since BEGAN_NS, has used up its turn. */
 static bool has_had_its_turn(struct kr_conn *conn, uint64_t began_ns)
 {
-	return conn->turn_ns + (kr_clock_ns() - began_ns) > TURN_NS;
+	return conn->in.turn_ns + (kr_clock_ns() - began_ns) > TURN_NS;
 }
 
 static void parse(struct kr_conn *conn)
@@ -222,12 +223,12 @@ static void parse(struct kr_conn *conn)
 	const uint64_t began_ns = kr_clock_ns();
 	int step = 1;
 
-	if (conn->turn != uv_now(conn->loop))
-		conn->turn_ns = 0;
-	conn->turn = uv_now(conn->loop);
+	if (conn->in.turn != uv_now(conn->loop))
+		conn->in.turn_ns = 0;
+	conn->in.turn = uv_now(conn->loop);
 	while (step > 0 && kr_conn_delivers(conn) && !has_had_its_turn(conn, began_ns))
 		step = parse_step(conn);
-	conn->turn_ns += kr_clock_ns() - began_ns;
+	conn->in.turn_ns += kr_clock_ns() - began_ns;
 	if (step < 0) {
 		kr_conn_end(conn, step, kr_fail_reason());
 	} else if (step > 0 && kr_conn_delivers(conn)) {
@@ -240,7 +241,7 @@ static void peer_ended(struct kr_conn *conn)
 {
 	if (conn->state != KR_CONN_OPEN)
 		kr_conn_end(conn, 0, "closed");
-	else if (conn->received_length > conn->parsed || conn->have_header)
+	else if (conn->in.received_length > conn->in.parsed || conn->in.have_header)
 		kr_conn_end(conn, -ECONNRESET, "the peer closed the connection in the middle of a frame");
 	else
 		kr_conn_end(conn, 0, "closed by the peer");
@@ -256,11 +257,11 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
 	} else if (length < 0) {
 		kr_conn_end(conn, (int)length, uv_strerror((int)length));
 	} else if (length > 0 && conn->state == KR_CONN_OPEN) {
-		conn->bytes_received += (uint64_t)length;
+		conn->in.bytes_received += (uint64_t)length;
 		if (wants_data(conn))
-			conn->frame.data->length += (size_t)length;
+			conn->in.frame.data->length += (size_t)length;
 		else
-			conn->received_length += (size_t)length;
+			conn->in.received_length += (size_t)length;
 		parse(conn);
 	}
 }
@@ -275,8 +276,8 @@ void kr_conn_read_start(struct kr_conn *conn)
 
 void kr_conn_read_fini(struct kr_conn *conn)
 {
-	kr_buf_put(conn->frame.data);
-	free(conn->received);
+	kr_buf_put(conn->in.frame.data);
+	free(conn->in.received);
 }
 
 void kr_conn_set_guest(struct kr_conn *conn, bool guest)
@@ -291,7 +292,7 @@ void kr_conn_set_ring(struct kr_conn *conn)
 
 void kr_conn_pause(struct kr_conn *conn)
 {
-	if (conn->paused++ == 0 && conn->state == KR_CONN_OPEN)
+	if (conn->in.paused++ == 0 && conn->state == KR_CONN_OPEN)
 		uv_read_stop(&conn->stream);
 }
 
@@ -302,7 +303,7 @@ static void deliver_received(uv_idle_t *kick)
 	struct kr_conn *conn = KR_CONTAINER_OF(kick, struct kr_conn, kick);
 
 	uv_idle_stop(kick);
-	conn->turn_ns = 0;
+	conn->in.turn_ns = 0;
 	if (kr_conn_delivers(conn))
 		parse(conn);
 	if (kr_conn_delivers(conn) && !uv_is_active((uv_handle_t *)kick))
@@ -311,7 +312,7 @@ static void deliver_received(uv_idle_t *kick)
 
 void kr_conn_resume(struct kr_conn *conn)
 {
-	assert(conn->paused > 0);
-	if (--conn->paused == 0 && conn->state == KR_CONN_OPEN)
+	assert(conn->in.paused > 0);
+	if (--conn->in.paused == 0 && conn->state == KR_CONN_OPEN)
 		uv_idle_start(&conn->kick, deliver_received);
 }

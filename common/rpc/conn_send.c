@@ -54,21 +54,21 @@ static void free_list(struct kr_list *list)
 
 void kr_conn_drop_queue(struct kr_conn *conn)
 {
-	free_list(&conn->outbox);
-	free_list(&conn->held);
-	free_list(&conn->in_flight);
-	conn->outbox_bytes = conn->outbox_frames = 0;
+	free_list(&conn->out.waiting);
+	free_list(&conn->out.held);
+	free_list(&conn->out.in_flight);
+	conn->out.bytes = conn->out.frames = 0;
 }
 
 size_t kr_conn_queued_frames(const struct kr_conn *conn)
 {
-	return conn->outbox_frames;
+	return conn->out.frames;
 }
 
 size_t kr_conn_queued(const struct kr_conn *conn)
 {
-	return conn->outbox_bytes + conn->outbox_frames * FRAME_COST +
-		(conn->writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
+	return conn->out.bytes + conn->out.frames * FRAME_COST +
+		(conn->out.writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
 }
 
 /* Takes frames from the outbox, which is not empty; their parts become BUFS (GATHER_BUFFERS of them).  Returns their
@@ -79,41 +79,41 @@ static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 	size_t bytes = 0;
 
 	do {
-		struct outgoing *out = KR_LIST_ENTRY(conn->outbox.head.next, struct outgoing, link);
+		struct outgoing *out = KR_LIST_ENTRY(conn->out.waiting.head.next, struct outgoing, link);
 
 		if (count > 0 && (count + 1 + out->slice_count > GATHER_BUFFERS || bytes + out->length > GATHER_BYTES))
 			break;
 		kr_list_remove(&out->link);
-		kr_list_append(&conn->in_flight, &out->link);
-		conn->outbox_bytes -= out->length;
-		conn->outbox_frames--;
+		kr_list_append(&conn->out.in_flight, &out->link);
+		conn->out.bytes -= out->length;
+		conn->out.frames--;
 		bytes += out->length;
 		bufs[count++] = uv_buf_init((char *)out->head.bytes, (unsigned)out->head.length);
 		for (size_t i = 0; i < out->slice_count; i++)
 			bufs[count++] = uv_buf_init((char *)out->slices[i].buf->data + out->slices[i].offset,
 				(unsigned)out->slices[i].length);
-	} while (!kr_list_empty(&conn->outbox));
-	conn->bytes_sent += bytes;
+	} while (!kr_list_empty(&conn->out.waiting));
+	conn->out.bytes_sent += bytes;
 	return count;
 }
 
 /* Never inside a call of the user's, because the user may be about to send more. */
 static void tell_drained(struct kr_conn *conn)
 {
-	if (conn->state != KR_CONN_OPEN || !conn->above_low_water || kr_conn_queued(conn) >= KR_CONN_LOW_WATER)
+	if (conn->state != KR_CONN_OPEN || !conn->out.above_low_water || kr_conn_queued(conn) >= KR_CONN_LOW_WATER)
 		return;
-	conn->above_low_water = false;
+	conn->out.above_low_water = false;
 	if (conn->handler->on_drain)
 		conn->handler->on_drain(conn);
 }
 
 static void on_written(uv_write_t *request, int status)
 {
-	struct kr_conn *conn = KR_CONTAINER_OF(request, struct kr_conn, write_request);
+	struct kr_conn *conn = KR_CONTAINER_OF(request, struct kr_conn, out.write_request);
 
-	conn->writing = false;
+	conn->out.writing = false;
 	conn->idle_ticks = 0;
-	free_list(&conn->in_flight);
+	free_list(&conn->out.in_flight);
 	if (conn->state == KR_CONN_CLOSING)
 		return;
 	if (status < 0) {
@@ -166,23 +166,23 @@ static void write_some(struct kr_conn *conn)
 	count = skip(bufs, count, taken > 0 ? (size_t)taken : 0, &rest);
 	if (count == 0) {
 		conn->idle_ticks = 0;
-		free_list(&conn->in_flight);
+		free_list(&conn->out.in_flight);
 		return;
 	}
-	err = uv_write(&conn->write_request, &conn->stream, rest, count,
+	err = uv_write(&conn->out.write_request, &conn->stream, rest, count,
 		on_written); /* also reports why the kernel took nothing */
 	if (err < 0)
 		kr_conn_end(conn, err, uv_strerror(err));
 	else
-		conn->writing = true;
+		conn->out.writing = true;
 }
 
 void kr_conn_write_more(struct kr_conn *conn)
 {
 	if (!conn->connected)
 		return;
-	while (!conn->writing && (conn->state == KR_CONN_OPEN || conn->state == KR_CONN_FLUSHING)) {
-		if (!kr_list_empty(&conn->outbox))
+	while (!conn->out.writing && (conn->state == KR_CONN_OPEN || conn->state == KR_CONN_FLUSHING)) {
+		if (!kr_list_empty(&conn->out.waiting))
 			write_some(conn);
 		else if (conn->state == KR_CONN_FLUSHING)
 			shut_down(conn);
@@ -323,16 +323,16 @@ static int seal_frame(struct kr_seal *seal, struct outgoing *out)
 /* Takes OUT. */
 static int put_into_outbox(struct kr_conn *conn, struct outgoing *out)
 {
-	int err = conn->seal_out ? seal_frame(conn->seal_out, out) : 0;
+	int err = conn->out.seal ? seal_frame(conn->out.seal, out) : 0;
 
 	if (err) {
 		free_outgoing(out);
 		kr_conn_end(conn, err, kr_fail_reason());
 		return err;
 	}
-	kr_list_append(&conn->outbox, &out->link);
-	conn->outbox_bytes += out->length;
-	conn->outbox_frames++;
+	kr_list_append(&conn->out.waiting, &out->link);
+	conn->out.bytes += out->length;
+	conn->out.frames++;
 	return 0;
 }
 
@@ -340,11 +340,11 @@ void kr_conn_send_held(struct kr_conn *conn)
 {
 	struct kr_link *link;
 
-	while (kr_conn_usable(conn) && (link = kr_list_pop(&conn->held)) != NULL) {
+	while (kr_conn_usable(conn) && (link = kr_list_pop(&conn->out.held)) != NULL) {
 		struct outgoing *out = KR_LIST_ENTRY(link, struct outgoing, link);
 
-		conn->outbox_bytes -= out->length;
-		conn->outbox_frames--;
+		conn->out.bytes -= out->length;
+		conn->out.frames--;
 		put_into_outbox(conn, out);
 	}
 	kr_conn_write_more(conn);
@@ -382,10 +382,10 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	out->data_length = data_length;
 	out->length = out->head.length + data_length;
 	atomic_fetch_add_explicit(&queued_in_all, out->length + FRAME_COST, memory_order_relaxed);
-	if (conn->holding && !of_handshake(header.type)) {
-		kr_list_append(&conn->held, &out->link);
-		conn->outbox_bytes += out->length;
-		conn->outbox_frames++;
+	if (conn->out.holding && !of_handshake(header.type)) {
+		kr_list_append(&conn->out.held, &out->link);
+		conn->out.bytes += out->length;
+		conn->out.frames++;
 	} else {
 		err = put_into_outbox(conn, out);
 		if (err)
@@ -394,6 +394,6 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 			kr_conn_write_more(conn);
 	}
 	if (kr_conn_queued(conn) > KR_CONN_LOW_WATER)
-		conn->above_low_water = true;
+		conn->out.above_low_water = true;
 	return 0;
 }

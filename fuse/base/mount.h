@@ -55,7 +55,7 @@ struct kr_mount {
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_prefetches *prefetches;
-	struct kr_attr_cache *attr_cache; /* NULL: nothing is cached */
+	struct kr_attr_cache *attr_cache;           /* NULL: nothing is cached */
 	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;
@@ -64,8 +64,8 @@ struct kr_mount {
 	/* Fencing by the node's own clock (fence.h).  After this moment (kr_clock_ns) the server may have given the
 	 * node's leases away.  So the node serves nothing from caches and leases, and ops wait.  Each answered PING of
 	 * a live session moves the moment ahead (session.c).  A session that is lost takes the leases themselves away
-	 * (reclaim.c).  Fast paths ask kr_mount_fenced under file->lock: a stopped process is fenced when it continues,
-	 * before any of its timers has run. */
+	 * (writeback/recovery.c).  Fast paths ask kr_mount_fenced under file->lock: a stopped process is fenced when it
+	 * continues, before any of its timers has run. */
 	_Atomic uint64_t fence_at_ns;
 	/* The offset from kr_clock_ns to the server's CLOCK_REALTIME (from HELLO and PING); the node's own
 	 * CLOCK_REALTIME may be set at any time. */

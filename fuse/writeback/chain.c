@@ -1,6 +1,6 @@
 /* The streams of flush rounds through this node.  See chain.h.
  *
- * A chain is one round's stream: `merge` between what comes in (an receiver, LOW) and the own extents (HIGH), and a
+ * A chain is one round's stream: `merge` between what comes in (a receiver, LOW) and the own extents (HIGH), and a
  * lane out. kr_chain_pump does all that can be done now; whatever may unblock it (a frame, a read, room on the lane)
  * calls it again.
  */

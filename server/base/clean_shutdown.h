@@ -1,25 +1,21 @@
-/* Whether the machine's page cache has outlived its boot, in effect: because the server was stopped in peace, with
- * everything on the disk.
+/* Clean shutdown: whether the machine's page cache has, in effect, outlived its boot.
  *
- * Nodes ask by a boot id whether what was applied at the server, and not synced, is still there.  After a stop in peace
- * it is, whatever happens to the machine then, so the next start goes on with the id of the last one: for the nodes the
- * server was merely started anew.  They replay nothing, and no program hears of a loss that there was not
- * (fuse/names/dir_fsync.h).
+ * A node asks by boot id whether unsynced bytes at the server are still there. After a clean shutdown they are,
+ * whatever happens to the machine then, so the next start keeps the id. Nodes see a mere restart and replay nothing,
+ * and no program hears of a loss (fuse/names/dir_fsync.h).
  *
- * The rule: the file says `stopped` only while no server runs and all that those of this id have applied is on the
- * disk. It does not say so before a sync of all has succeeded, after which nothing is written to the export; and a
- * start takes it back, durably, before it serves.  A start that finds anything else follows a server that was killed,
- * perhaps after a sync that failed and that nobody remembers: with this id it is never said again.
+ * The file says `stopped` only while no server runs and all bytes that servers of this id applied are on the disk. A
+ * server writes `stopped` after a successful sync, and writes nothing to the export after that. A start revokes it,
+ * durably, before it serves. A start that finds another state follows a killed server, whose last sync may have failed:
+ * with this id no server writes `stopped` again.
  *
- * A sync that has failed is written down as soon as it has, before nodes are told (UNSTABLE in msgs.def).  What it has
- * lost they send again; but who has not heard of it when this server ends would be told by the next one, of which the
- * kernel says that its sync succeeds, that all is on the disk. So the next one has an id of its own, as after a loss of
- * power: everybody sends again what is not known to be synced.
+ * A failed sync is recorded at once, before nodes hear of it (UNSTABLE in msgs.def); they send the lost bytes again. A
+ * node may miss that news when this server ends, and the next server's sync succeeds without those bytes. So the next
+ * server has a new id, as after a loss of power. Every node then sends again what it does not know to be synced.
  *
- * `peace` in the state directory is one line, MACHINE BOOT STATE: the machine's boot id, the one told to nodes (32 hex
- * digits each), and `stopped`, `serving`, `killed` or `failed`.  What is no such line, or not there although a server
- * has been started before, is as if one had been killed.
- */
+ * `peace` in the state directory is one line, MACHINE BOOT STATE: the machine's boot id, the one that nodes see (32 hex
+ * digits each), and `stopped`, `serving`, `killed` or `failed`. A damaged line, or a missing file that a former server
+ * must have written, counts as `killed`. */
 #ifndef KR_SERVER_CLEAN_SHUTDOWN_H
 #define KR_SERVER_CLEAN_SHUTDOWN_H
 
@@ -28,9 +24,9 @@
 
 enum kr_clean_shutdown_state {
 	KR_CLEAN_SHUTDOWN_UNKNOWN,
-	KR_CLEAN_SHUTDOWN_KILLED,  /* a server of this id has ended without a word, or may have */
-	KR_CLEAN_SHUTDOWN_FAILED,  /* a sync of one of this id has failed */
-	KR_CLEAN_SHUTDOWN_SERVING, /* all before this one were stopped in peace */
+	KR_CLEAN_SHUTDOWN_KILLED,  /* a server of this id was killed, or may have been */
+	KR_CLEAN_SHUTDOWN_FAILED,  /* a sync of a server of this id has failed */
+	KR_CLEAN_SHUTDOWN_SERVING, /* all servers before this one had a clean shutdown */
 	KR_CLEAN_SHUTDOWN_STOPPED,
 };
 
@@ -39,14 +35,14 @@ struct kr_clean_shutdown {
 	enum kr_clean_shutdown_state state;
 };
 
-/* What a start, which may be the FIRST of all, makes of what it finds, on a machine whose boot id is MACHINE. FRESH: an
- * id that there was never before. */
+/* The state and boot id of a start, possibly the FIRST of all, from what it finds. MACHINE: the machine's boot id.
+ * FRESH: a new random id. */
 struct kr_clean_shutdown kr_clean_shutdown_start(
 	const struct kr_clean_shutdown *found, const uint8_t machine[16], const uint8_t fresh[16], bool first);
 
-/* Reads DIR/peace; what is not there, or damaged, is unknown. 0 or -errno with a reason. Blocks. */
-int kr_clean_shutdown_read(int dir, struct kr_clean_shutdown *ret_peace);
+/* Reads DIR/peace; a missing or damaged file is UNKNOWN. 0 or -errno with a reason. Blocks. */
+int kr_clean_shutdown_read(int dir, struct kr_clean_shutdown *ret_shutdown);
 /* Durable when it returns 0; else -errno with a reason. Blocks. */
-int kr_clean_shutdown_write(int dir, const struct kr_clean_shutdown *peace);
+int kr_clean_shutdown_write(int dir, const struct kr_clean_shutdown *shutdown);
 
 #endif

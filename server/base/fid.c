@@ -1,4 +1,3 @@
-/* See fid.h. */
 #include "server/base/fid.h"
 
 #include <endian.h>

@@ -5,9 +5,9 @@
  *        1     n  HANDLE: u32 handle type, then 1..128 bytes of handle;  INODE: u64 ino, u64 seconds, u32 nanoseconds
  *      1+n     8  SipHash-2-4 of all bytes before, under the export's secret
  *
- * Integers big-endian.  The secret lies in the server's state directory, so identities outlive the process; whoever
- * does not know it can neither name a file outside the export (a kernel handle reaches the whole filesystem) nor use
- * the identities of another export.  No state, any thread.
+ * Integers big-endian.  The secret lies in the server's state directory, so identities outlive the process.  A client
+ * without it cannot name a file outside the export, though a kernel handle reaches the whole filesystem; nor can it use
+ * another export's identities.  No state, any thread.
  */
 #ifndef KR_SERVER_FID_H
 #define KR_SERVER_FID_H

@@ -1,4 +1,3 @@
-/* See line_log.h. */
 #include "server/base/line_log.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-/* What a line before it that was cut short has left does not spoil it. */
+/* The newline in front ends an incomplete line before it. */
 void kr_line_log_add(struct kr_line_log *lines, const char *line)
 {
 	char whole[KR_LINE_MAX + 24];
@@ -46,7 +45,7 @@ int kr_line_log_append(const struct kr_line_log *lines, int fd)
 	return (size_t)written < lines->length ? -ENOSPC : 0;
 }
 
-/* Takes the checksum off LINE. */
+/* Cuts LINE before its checksum. */
 static bool is_whole(char *line)
 {
 	char *space = strrchr(line, ' '), expected[17];

@@ -1,7 +1,6 @@
-/* Logs of the state directory that are lines of text, each with a checksum (hexadecimal, after a blank) of what stands
- * before it: synced.c, replayed.c, setbacks.c, doubts.c.  What was cut short by the end of the process or of the space
- * is no line, and spoils none.  Any thread.
- */
+/* Logs of the state directory in lines of text, each with a checksum (hexadecimal, after a blank) of the text before
+ * it: synced.c, replayed.c, clock_setbacks.c, doubtful_times.c. A reader skips lines that a crash or a full disk cut short. Any
+ * thread. */
 #ifndef KR_SERVER_LINE_LOG_H
 #define KR_SERVER_LINE_LOG_H
 
@@ -12,20 +11,19 @@
 
 enum { KR_LINE_MAX = 2 * KR_FID_MAX + 128 }; /* without its checksum */
 
-/* Lines to be written; zeros: none yet. BYTES are the caller's to free. */
+/* Lines to write; zeros: none yet. The caller frees BYTES. */
 struct kr_line_log {
 	char *bytes;
 	size_t length, capacity;
-	bool failed; /* there was no memory for all */
+	bool failed; /* no memory for all lines */
 };
 
 void kr_line_log_add(struct kr_line_log *lines, const char *line);
-/* Appends them to the log FD (O_APPEND). 0 or -errno; then part of them may be there. Blocks. */
+/* Appends the lines to the log FD (O_APPEND). 0 or -errno; then some of them may be there. Blocks. */
 int kr_line_log_append(const struct kr_line_log *lines, int fd);
 
-/* Whatever bytes are in the log DIR/NAME: FN gets each line that is whole, without its checksum, and may write into it.
- * Of a log that is not there none. 0 or -errno with a reason: it cannot be read, or has more than LIMIT bytes. Blocks.
- */
+/* Gives FN each whole line of DIR/NAME without its checksum; FN may write into it. A missing log has no lines. 0, or
+ * -errno with a reason: unreadable, or larger than LIMIT bytes. Blocks. */
 int kr_line_log_read(int dir, const char *name, size_t limit, void (*fn)(void *context, char *line), void *context);
 
 #endif

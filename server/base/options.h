@@ -7,27 +7,30 @@
 enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
 
 struct kr_server_options {
-	struct kr_strings listen; /* ADDR[:PORT]; none: every address, or, where no --key, --munge or --insecure says
-				     who may, loopback, at the default port */
+	/* ADDR[:PORT]. Default: all addresses; loopback only without --key, --munge and --insecure */
+	struct kr_strings listen;
 	struct kr_strings key;
-	struct kr_strings allow;     /* networks; none: everybody */
+	struct kr_strings allow;     /* networks; none: all */
 	char *state;                 /* NULL: see state.h */
 	int security;                /* enum kr_security */
 	int squash;                  /* enum kr_squash */
-	uint64_t anon_uid, anon_gid; /* whom squash makes of others */
+	uint64_t anon_uid, anon_gid; /* the anonymous user */
 	bool munge;
-	char *munge_socket; /* NULL: where munged usually has it */
+	char *munge_socket; /* NULL: munged's default */
 	bool read_only, insecure, verbose;
-	int watch;              /* enum kr_watch_mode */
-	uint64_t lease;         /* milliseconds */
-	uint64_t user_sessions; /* of one user, from one address */
-	bool give_up; /* not of the table: the process is kairand, and gives up the privileges that it does not need */
+	int watch;               /* enum kr_watch_mode */
+	uint64_t lease;          /* milliseconds */
+	uint64_t user_sessions;  /* of one user, from one address */
+	bool give_up;            /* not in the table: give up privileges that kairand does not need */
 	const char *export_path; /* the argument; borrowed */
 };
 
 extern const struct kr_options kr_server_options_set;
 
-/* What the table cannot say: exactly one export, nothing that is not built yet. 0 or -EINVAL with a reason. */
+/* Checks beyond the table: exactly one export, no contradictions. 0 or -EINVAL with a reason. */
 int kr_server_options_check(struct kr_server_options *options, const struct kr_arguments *arguments);
+
+/* Whether HOST (a numeric address, perhaps with a %zone) is in one of NETWORKS (--allow). No networks: always. */
+bool kr_server_allows(const struct kr_strings *networks, const char *host);
 
 #endif

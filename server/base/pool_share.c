@@ -1,52 +1,51 @@
-/* Bounded work in the pool (see pool_share.h). */
 #include "server/base/pool_share.h"
 
-void kr_pool_share_init(struct kr_pool_share *gate, struct kr_server *server, size_t limit)
+void kr_pool_share_init(struct kr_pool_share *share, struct kr_server *server, size_t limit)
 {
-	gate->server = server;
-	gate->limit = limit;
-	gate->running = 0;
-	kr_list_init(&gate->waiting);
+	share->server = server;
+	share->limit = limit;
+	share->running = 0;
+	kr_list_init(&share->waiting);
 }
 
 static void run_in_pool(struct kr_job *job)
 {
-	struct kr_pool_share_job *gated = KR_CONTAINER_OF(job, struct kr_pool_share_job, job);
+	struct kr_pool_share_job *share_job = KR_CONTAINER_OF(job, struct kr_pool_share_job, job);
 
-	gated->run(gated);
+	share_job->run(share_job);
 }
 
-static void start_waiting(struct kr_pool_share *gate);
+static void start_waiting(struct kr_pool_share *share);
 
 static void done_in_loop(struct kr_job *job)
 {
-	struct kr_pool_share_job *gated = KR_CONTAINER_OF(job, struct kr_pool_share_job, job);
-	struct kr_pool_share *gate = gated->gate;
+	struct kr_pool_share_job *share_job = KR_CONTAINER_OF(job, struct kr_pool_share_job, job);
+	struct kr_pool_share *share = share_job->share;
 
-	gate->running--;
-	start_waiting(gate);
-	gated->done(gated);
+	share->running--;
+	start_waiting(share);
+	share_job->done(share_job);
 }
 
-static void start_waiting(struct kr_pool_share *gate)
+static void start_waiting(struct kr_pool_share *share)
 {
-	while (gate->running < gate->limit) {
-		struct kr_link *link = kr_list_pop(&gate->waiting);
+	while (share->running < share->limit) {
+		struct kr_link *link = kr_list_pop(&share->waiting);
 
 		if (!link)
 			return;
-		gate->running++;
-		kr_job_start(gate->server, &KR_LIST_ENTRY(link, struct kr_pool_share_job, link)->job, run_in_pool,
+		share->running++;
+		kr_job_start(share->server, &KR_LIST_ENTRY(link, struct kr_pool_share_job, link)->job, run_in_pool,
 			done_in_loop);
 	}
 }
 
-void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job,
+void kr_pool_share_start(struct kr_pool_share *share, struct kr_pool_share_job *job,
 	void (*run)(struct kr_pool_share_job *), void (*done)(struct kr_pool_share_job *))
 {
-	job->gate = gate;
+	job->share = share;
 	job->run = run;
 	job->done = done;
-	kr_list_append(&gate->waiting, &job->link);
-	start_waiting(gate);
+	kr_list_append(&share->waiting, &job->link);
+	start_waiting(share);
 }

@@ -15,14 +15,14 @@ struct kr_pool_share {
 /* Embedded by the caller; RUN in a pool thread, then DONE in the loop, which may free it. */
 struct kr_pool_share_job {
 	struct kr_job job;
-	struct kr_pool_share *gate;
+	struct kr_pool_share *share;
 	struct kr_link link;
 	void (*run)(struct kr_pool_share_job *job);
 	void (*done)(struct kr_pool_share_job *job);
 };
 
-void kr_pool_share_init(struct kr_pool_share *gate, struct kr_server *server, size_t limit);
-void kr_pool_share_start(struct kr_pool_share *gate, struct kr_pool_share_job *job,
+void kr_pool_share_init(struct kr_pool_share *share, struct kr_server *server, size_t limit);
+void kr_pool_share_start(struct kr_pool_share *share, struct kr_pool_share_job *job,
 	void (*run)(struct kr_pool_share_job *), void (*done)(struct kr_pool_share_job *));
 
 #endif

@@ -1,4 +1,3 @@
-/* The table of handlers, and jobs in the pool: see server.h. */
 #include "server/base/server.h"
 
 #include <assert.h>
@@ -22,7 +21,7 @@ static void after_job(uv_work_t *work, int status)
 {
 	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
 
-	assert(status == 0); /* nobody cancels */
+	assert(status == 0); /* nothing calls uv_cancel */
 	(void)status;
 	job->server->jobs--;
 	job->done(job);

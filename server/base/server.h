@@ -1,9 +1,8 @@
 /* The server: what every room has in common, and where each room keeps its own part.
  *
- * The loop thread owns everything here: no locks.  Blocking calls run in libuv's pool, as the job of a request
- * (session/request.h) or as a kr_job; a job's memory is its own until it is done.  A request that must wait for a node
- * is parked in a list, never in a thread.
- */
+ * The loop thread owns everything here: no locks. Blocking calls run in libuv's pool, as the job of a request
+ * (session/request.h) or as a kr_job; a job's memory is its own until the job is done. A request that waits for a node
+ * is parked in a list, never in a thread. */
 #ifndef KR_SERVER_SERVER_H
 #define KR_SERVER_SERVER_H
 
@@ -30,19 +29,18 @@ struct kr_state;
 struct kr_watch;
 struct kr_watch_names;
 
-enum { KR_SERVER_TYPES = 128 }; /* message numbers are below */
+enum { KR_SERVER_TYPES = 128 }; /* message numbers are smaller */
 
 enum kr_handler_flag {
-	KR_HANDLER_IN_GRACE = 1,      /* served during the grace period; everything else waits for its end */
-	KR_HANDLER_KEEP_REPLY = 2,    /* not idempotent: the reply is kept for a RESEND instead of running it again */
-	KR_HANDLER_CHANGES_NAMES = 8, /* the node knows what it changes of what it names: invalidation.h */
-	KR_HANDLER_CHANGES_ALL =
-		4, /* makes a name that nobody asked for, wherever: all cached attributes are dropped */
+	KR_HANDLER_IN_GRACE = 1,      /* served during the grace period; all others wait for its end */
+	KR_HANDLER_KEEP_REPLY = 2,    /* not idempotent: a RESEND gets the kept reply */
+	KR_HANDLER_CHANGES_NAMES = 8, /* the node invalidates the names in the request itself (leases/invalidation.h) */
+	KR_HANDLER_CHANGES_ALL = 4,   /* changes names beyond the request: all attribute caches are invalidated */
 };
 struct kr_handler {
 	void (*handle)(struct kr_request *request); /* NULL: answered with PROTO */
 	unsigned flags;
-	void (*changes)(struct kr_request *request); /* these two: kr_invalidation_on in invalidation.h */
+	void (*changes)(struct kr_request *request); /* these two: kr_invalidation_on */
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply);
 };
 
@@ -58,7 +56,7 @@ struct kr_server {
 	struct kr_server_locks *locks;            /* leases/locks.c */
 	struct kr_invalidation *invalidation;     /* leases/invalidation.h */
 	struct kr_watch *watch;                   /* leases/watch.h */
-	struct kr_watch_names *watch_names;       /* leases/watch_names.h; NULL: not listening */
+	struct kr_watch_names *watch_names;       /* leases/watch_names.c; NULL: not listening */
 	struct kr_data *data;                     /* flush/data.h */
 	struct kr_server_recovery *recovery;      /* recovery/recovery.h */
 	struct kr_delayed_unlink *delayed_unlink; /* names/delayed_unlink.h */
@@ -66,23 +64,23 @@ struct kr_server {
 	struct kr_daemon *daemon;                 /* daemon/life.c */
 	struct kr_handler handlers[KR_SERVER_TYPES];
 
-	uint8_t boot_id[16];   /* changes with a loss of the machine's power (base/state.h) */
+	uint8_t boot_id[16];   /* new after a loss of power (base/state.h) */
 	uint8_t export_id[16]; /* of this export, from the state directory */
 	uint64_t instance;     /* ascends with every start of the server on this state directory */
-	uint32_t lease_ms;     /* a session that is silent for so long is lost */
+	uint32_t lease_ms;     /* lease expiry after so long a silence */
 	uint64_t started_ns;
-	uint64_t woke_ns; /* when the machine slept last: what nodes did not do meanwhile does not count; 0: never */
+	uint64_t woke_ns; /* the machine's last resume from sleep: silence before does not count; 0: never */
 	size_t jobs;      /* in the pool now */
-	bool export_lost; /* its directory has vanished */
-	bool stopping;    /* the orderly end has begun ... */
-	bool ended;       /* ... and all sessions have ended by it */
+	bool export_lost; /* the export's directory has vanished */
+	bool stopping;    /* the orderly end has begun */
+	bool ended;       /* all sessions have ended by it */
 };
 
-/* Registers the handler of a message type, once, at start. */
+/* Registers a message type's handler, once, at start. */
 void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags);
 
-/* A blocking call in the pool that belongs to no request.  The caller embeds it.  RUN runs in a pool thread, then DONE
- * in the loop (always, in any order relative to other jobs), which may free it. */
+/* A blocking call in the pool that belongs to no request; the caller embeds it. RUN runs in a pool thread, then always
+ * DONE in the loop, which may free it. Jobs finish in any order. */
 struct kr_job {
 	uv_work_t work;
 	struct kr_server *server;

@@ -1,4 +1,4 @@
-/* Node records in the state directory, changed in order from the loop: see state.h. */
+/* Changes of the state directory after its opening. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,21 +15,21 @@
 struct change {
 	struct kr_link link;
 	char file[KR_STATE_ID_HEX];
-	char *record; /* NULL: remove it */
+	char *record; /* NULL: remove */
 	int err;
 	void (*done)(void *context, int err);
 	void *context;
 };
 
-/* All changes that have come up while the former batch was written: one sync for all, so that a thousand nodes that
- * start together do not wait for a thousand syncs. */
+/* All changes since the former batch began: one sync for all of them, so that a thousand nodes that start together do
+ * not wait for a thousand syncs. */
 struct batch {
 	struct kr_job job;
 	struct kr_state *state;
 	struct kr_list changes;
 };
 
-/* The link appears with all that it says, or not at all. */
+/* The link appears complete or not at all. */
 static int write_record(int dir, const struct change *change)
 {
 	static const char temporary[] = "new";
@@ -48,7 +48,7 @@ static int remove_record(int dir, const struct change *change)
 	return 0;
 }
 
-/* A link is part of its directory: syncing that makes all of it last. */
+/* A symbolic link's text is part of the directory: syncing that makes it durable. */
 static void run_batch(struct kr_job *job)
 {
 	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
@@ -106,7 +106,7 @@ static void start_batch(struct kr_server *server)
 	kr_job_start(server, &batch->job, run_batch, batch_done);
 }
 
-/* RECORD: owned from now on. */
+/* Takes RECORD. */
 static void queue_change(struct kr_server *server, const uint8_t node_id[16], char *record,
 	void (*done)(void *context, int err), void *context)
 {
@@ -154,9 +154,9 @@ int kr_state_note_boot(const struct kr_state *state)
 
 void kr_state_not_clean(struct kr_state *state)
 {
-	struct kr_clean_shutdown failed = state->peace;
+	struct kr_clean_shutdown failed = state->clean_shutdown;
 
-	if (atomic_exchange(&state->no_peace, true))
+	if (atomic_exchange(&state->sync_failed, true))
 		return;
 	failed.state = KR_CLEAN_SHUTDOWN_FAILED;
 	if (kr_clean_shutdown_write(state->dir, &failed))
@@ -179,17 +179,17 @@ int kr_state_sync_export(struct kr_state *state)
 
 void kr_state_shut_down_cleanly(struct kr_state *state)
 {
-	struct kr_clean_shutdown stopped = state->peace;
+	struct kr_clean_shutdown stopped = state->clean_shutdown;
 	int err;
 
-	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->no_peace)
+	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->sync_failed)
 		return;
 	stopped.state = KR_CLEAN_SHUTDOWN_STOPPED;
 	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") :
 				   kr_clean_shutdown_write(state->dir, &stopped);
 	if (err)
-		kr_log_warn("cannot write to the state directory %s that the server was stopped in peace: %s",
-			state->path, kr_fail_reason());
+		kr_log_warn("cannot write to the state directory %s that this is a clean shutdown: %s", state->path,
+			kr_fail_reason());
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

@@ -1,4 +1,5 @@
-/* Opening the state directory: find or make it, lock it, read it, count this start.  Blocks; before the loop runs. */
+/* Opening the state directory: finds or makes it, locks it, reads it, counts this start. Blocks; before the loop runs.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +39,8 @@ static int default_path(const char *export_path, char **ret_path)
 	return written < 0 ? -ENOMEM : 0;
 }
 
-/* Of a directory that is there. Who is root on a node could read the secret there that file identities are signed with.
- * What is mounted in an export no node reaches. */
+/* -EINVAL if DIRECTORY, which exists, lies in the export: root on a node could read the secret that signs file
+ * identities. Directories on mounts inside the export are fine, since no node reaches them. */
 static int check_outside(const struct kr_state *state, const char *directory, const char *export_path)
 {
 	struct stat export, here, below = {0};
@@ -55,7 +56,8 @@ static int check_outside(const struct kr_state *state, const char *directory, co
 				-errno, "cannot look at what lies above the state directory %s", state->path);
 		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
 			return kr_fail(-EINVAL,
-				"the state directory %s lies in the export %s, where nodes could read its secrets: move it elsewhere, "
+				"the state directory %s lies in the export %s, where nodes could read its secrets: "
+				"move it elsewhere, "
 				"with all that is in it, and name it with --state DIR",
 				state->path, export_path);
 		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
@@ -67,7 +69,7 @@ static int check_outside(const struct kr_state *state, const char *directory, co
 	}
 }
 
-/* Where PATH's last component is, or is to be. Owned. */
+/* The directory of PATH's last component. Owned. */
 static char *parent_of(const char *path)
 {
 	char *parent = kr_xstrdup(path), *slash = strrchr(parent, '/');
@@ -80,7 +82,7 @@ static char *parent_of(const char *path)
 	return kr_xstrdup(".");
 }
 
-/* Nothing is made in the export. */
+/* Makes no directory in the export. */
 static int make_directory(const struct kr_state *state, const char *path, const char *export_path)
 {
 	KR_AUTO_FREE char *parent = parent_of(path);
@@ -95,10 +97,10 @@ static int make_directory(const struct kr_state *state, const char *path, const 
 		return errno == EEXIST ?
 			0 :
 			kr_fail_errno(-errno, "cannot make %s (choose another place with --state DIR)", path);
-	return kr_sync_directory_of(AT_FDCWD, path); /* what is kept in it would be lost with it */
+	return kr_sync_directory_of(AT_FDCWD, path); /* its contents would be lost with it */
 }
 
-/* mkdir -p, private, to last. */
+/* mkdir -p, private, durable. */
 static int make_path(const struct kr_state *state, const char *export_path)
 {
 	KR_AUTO_FREE char *copy = kr_xstrdup(state->path);
@@ -152,8 +154,7 @@ static int lock_state(struct kr_state *state)
 	return 0;
 }
 
-/* With another state directory somebody could still serve the same export, with leases of its own: both would be wrong.
- */
+/* Two servers with two state directories must not serve one export: each would grant its own leases. */
 static int lock_export(struct kr_state *state, const char *export_path)
 {
 	state->export_lock = open(export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -168,7 +169,7 @@ static int lock_export(struct kr_state *state, const char *export_path)
 	return 0;
 }
 
-/* What cannot be read was written by an older version, or is damaged: then anybody may be the node. */
+/* An unreadable record is damaged or of an older version: any client may be the node. */
 static struct kr_key_owner read_owner(const struct kr_state *state, const char *name)
 {
 	struct kr_key_owner owner = {0};
@@ -209,7 +210,7 @@ static int read_nodes(struct kr_state *state)
 	return 0;
 }
 
-/* What tells a directory from another that lies at the same path later. */
+/* Tells a directory from a later one at the same path. */
 static int mark_of(const char *export_path, char mark[MARK_MAX])
 {
 	struct statx found;
@@ -241,11 +242,13 @@ static int check_export(struct kr_state *state, const char *export_path)
 	if (old_path && (strncmp(text, mark, (size_t)(old_path - text)) != 0 || mark[old_path - text] != '\0')) {
 		if (strcmp(old_path + 1, export_path) != 0)
 			return kr_fail(-EEXIST,
-				"the state directory %s belongs to another export, %s (choose another with --state DIR)",
+				"the state directory %s belongs to another export, %s (choose another with --state "
+				"DIR)",
 				state->path, old_path + 1);
 		return kr_fail(-ENXIO,
 			"%s is not the directory that it was: is its filesystem mounted? (If it is meant to be another "
-			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with them)",
+			"one, remove %s: nodes then have to mount it anew, and what they have not flushed stays with "
+			"them)",
 			export_path, state->path);
 	}
 	err = kr_write_file(state->dir, "export", now, strlen(now), 0600);
@@ -295,8 +298,8 @@ static int count_start(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* Durably taken back before anybody is served: see clean_shutdown.h. */
-static int read_peace(struct kr_state *state)
+/* Revokes the clean shutdown durably before the server serves (clean_shutdown.h). */
+static int read_clean_shutdown(struct kr_state *state)
 {
 	struct kr_state_facts *facts = &state->facts;
 	uint8_t fresh[16];
@@ -309,13 +312,13 @@ static int read_peace(struct kr_state *state)
 		err = kr_clean_shutdown_read(state->dir, &found);
 	if (err)
 		return err;
-	state->peace = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
-	err = kr_clean_shutdown_write(state->dir, &state->peace);
+	state->clean_shutdown = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
+	err = kr_clean_shutdown_write(state->dir, &state->clean_shutdown);
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-/* A new boot is written down when its grace period ends (kr_state_note_boot): a server that dies before would else be
- * followed by one that applies replays in any order. */
+/* kr_state_note_boot writes a new boot id at the end of the grace period. Earlier, a server that dies would be followed
+ * by one that applies replays in any order. */
 static int read_boot(struct kr_state *state)
 {
 	KR_AUTO_FREE char *text = NULL;
@@ -323,7 +326,7 @@ static int read_boot(struct kr_state *state)
 	size_t length;
 	int err;
 
-	memcpy(state->facts.boot_id, state->peace.boot, 16);
+	memcpy(state->facts.boot_id, state->clean_shutdown.boot, 16);
 	kr_hex_format(state->facts.boot_id, 16, hex);
 	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
 	if (err && err != -ENOENT)
@@ -334,7 +337,7 @@ static int read_boot(struct kr_state *state)
 
 static int fill(struct kr_state *state, const char *export_path)
 {
-	int err = lock_export(state, export_path); /* who may not have it leaves no state directory behind */
+	int err = lock_export(state, export_path); /* a refused server leaves no state directory behind */
 
 	if (!err)
 		err = open_directories(state, export_path);
@@ -347,7 +350,7 @@ static int fill(struct kr_state *state, const char *export_path)
 	if (!err)
 		err = count_start(state);
 	if (!err)
-		err = read_peace(state);
+		err = read_clean_shutdown(state);
 	if (!err)
 		err = read_boot(state);
 	return err ? err : read_nodes(state);

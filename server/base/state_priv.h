@@ -1,4 +1,4 @@
-/* Inside of the state directory, shared by its opening (state_open.c) and its changes (state.c). */
+/* Shared by the state directory's opening (state_open.c) and its changes (state.c). */
 #ifndef KR_SERVER_STATE_PRIV_H
 #define KR_SERVER_STATE_PRIV_H
 
@@ -9,11 +9,11 @@
 
 struct kr_state {
 	struct kr_state_facts facts;
-	struct kr_clean_shutdown peace;
-	atomic_bool no_peace; /* a sync of this instance has failed */
+	struct kr_clean_shutdown clean_shutdown;
+	atomic_bool sync_failed;
 	char *path;
 	int dir, nodes_dir, lock, export_lock;
-	/* Loop thread: changes of node records that wait for the batch in the pool. */
+	/* Loop thread: record changes that wait for the batch in the pool. */
 	struct kr_list changes;
 	bool changing;
 };

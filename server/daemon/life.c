@@ -1,4 +1,4 @@
-/* Start, tick and end of the server: see server.h. */
+/* Start, tick and end of the server: see life.h. */
 #include "server/leases/slow_requests.h"
 #include "server/daemon/life.h"
 
@@ -11,10 +11,9 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/leases/attrs.h"
-#include "server/names/conflict_files.h"
 #include "server/export/cred.h"
 #include "server/flush/data.h"
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 #include "server/session/expiry.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
@@ -25,25 +24,19 @@
 #include "server/leases/locks.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
-#include "server/names/open.h"
 #include "server/base/options.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/recovery/intent_recovery.h"
-#include "server/names/file_space.h"
 #include "server/pipelines/staging.h"
 #include "server/base/state.h"
-#include "server/daemon/status.h"
 #include "server/flush/hop.h"
-#include "server/leases/attrs.h"
 #include "server/pipelines/pipelines.h"
-#include "server/recovery/grace_end.h"
+#include "server/recovery/grace_period.h"
 #include "server/recovery/recovery.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/trust.h"
-#include "server/leases/slow_requests.h"
 #include "server/leases/watch.h"
-#include "server/leases/watch_names.h"
 
 enum { TICK_MS = 250, LATE_MS = 2000, EXPORT_TICK_MS = 1000 };
 
@@ -68,9 +61,9 @@ static void export_ticked(struct kr_job *job)
 
 	server->daemon->ticking_export = false;
 	if (tick->err && !server->export_lost)
-		kr_log_error(
-			"the export %s has vanished: nodes get ESTALE until it is back (restart kairand if it was replaced "
-			"on purpose)",
+		kr_log_error("the export %s has vanished: nodes get ESTALE until it is back "
+			     "(restart kairand if it was replaced "
+			     "on purpose)",
 			server->options->export_path);
 	else if (!tick->err && server->export_lost)
 		kr_log_info("the export %s is back", server->options->export_path);
@@ -97,20 +90,20 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 
 	server->woke_ns = now_ns;
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link)
-		session->heard_ns = session->patient_ns = now_ns;
+		session->expiry.heard_ns = session->callbacks.delivered_ns = now_ns;
 	if (server->sessions->grace.active)
 		server->sessions->grace.ends_ns =
 			KR_MAX(server->sessions->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }
 
-/* A node that was here before the start is connected and not done with its RECLAIMs and replays. (Who replays its
- * journal waits for the end.) */
+/* A node of the former instance is connected and still sends RECLAIMs and replays.  A node that replays its whole
+ * journal waits for the end of the grace period. */
 static bool somebody_reclaims(const struct kr_server *server)
 {
 	const struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session->conn && session->reclaiming && !session->replay &&
+		if (session->conn && session->recovery.reclaiming && !session->recovery.replay &&
 			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL))
 			return true;
 	}
@@ -122,8 +115,8 @@ static void on_tick(uv_timer_t *timer)
 	struct kr_server *server = timer->data;
 	uint64_t now_ns = kr_clock_ns();
 
-	/* We slept (suspended machine, SIGSTOP): what nodes said meanwhile is not read yet, so nobody is lost for it.
-	 */
+	/* The server slept (suspended machine, SIGSTOP).  It has not read yet what nodes sent meanwhile: no session is
+	 * lost for that. */
 	if (now_ns - server->daemon->ticked_ns > LATE_MS * KR_NS_PER_MS)
 		extend_leases(server, now_ns);
 	server->daemon->ticked_ns = now_ns;
@@ -148,7 +141,11 @@ static void register_handlers(struct kr_server *server)
 	kr_attrs_register(server);
 	kr_setattr_register(server);
 	kr_opens_register(server);
+	kr_create_register(server);
+	kr_reclaims_register(server);
 	kr_file_space_register(server);
+	kr_readdir_xattr_register(server);
+	kr_lookups_register(server);
 	kr_leases_register(server);
 	kr_locks_register(server);
 	kr_conflict_files_register(server);
@@ -168,9 +165,10 @@ static int open_export(struct kr_server *server)
 		return err;
 	kr_export_info(server->export, &info);
 	if (!info.by_handle)
-		kr_log_warn(
-			"file identities are inode numbers, because file handles do not work here (%s; they need CAP_DAC_READ_SEARCH "
-			"and a filesystem that has them): after a restart files are found again by a walk through the export",
+		kr_log_warn("file identities are inode numbers, because file handles do not work here (%s; they need "
+			    "CAP_DAC_READ_SEARCH "
+			    "and a filesystem that has them): after a restart files are found again "
+			    "by a walk through the export",
 			strerror(-info.no_handles));
 	if (!info.callers_ids)
 		kr_log_warn("not started as root: all new files belong to this user, whoever makes them");
@@ -238,7 +236,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_locks_init(server);
 	kr_slow_requests_init(server);
 	kr_request_cache_register(server);
-	kr_grace_end_register(server);
+	kr_grace_period_register(server);
 	err = init_parts(server);
 	if (err) {
 		kr_server_fini(server);
@@ -252,7 +250,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 		kr_watch_names_start(server);
 	if (options->give_up) /* before the first job makes the pool's threads */
 		kr_cred_give_up();
-	kr_grace_end_start(server);
+	kr_grace_period_start(server);
 	return 0;
 }
 
@@ -303,8 +301,8 @@ static void on_stopping(uv_timer_t *timer)
 		break;
 	case KR_SHUTDOWN_END_SESSIONS:
 		if (server->daemon->end.late)
-			kr_log_warn(
-				"stopping although the disk has not finished: nodes keep in their journals what is not synced");
+			kr_log_warn("stopping although the disk has not finished: "
+				    "nodes keep in their journals what is not synced");
 		kr_delayed_unlink_end(server);
 		end_sessions(server);
 		break;

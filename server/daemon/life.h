@@ -4,9 +4,9 @@
 
 #include "server/base/server.h"
 #include "server/daemon/shutdown.h"
-#include "server/export/doubts.h"
+#include "server/export/doubtful_times.h"
 
-/* What the life of the server keeps. */
+/* The daemon room's part of the server. */
 struct kr_daemon {
 	uv_timer_t tick; /* expiry of sessions and pending connections, grace */
 	uint64_t ticked_ns;
@@ -16,14 +16,16 @@ struct kr_daemon {
 	uint64_t export_ticked_ns;
 };
 
-/* Fills and starts everything but the listeners, in this order: state, export, handlers, data, grace. LOOP and OPTIONS
- * are borrowed until kr_server_fini. 0 or -errno with kr_fail's reason, then nothing is left behind. */
+/* Handles STATUS: the server as JSON, for `kairan status HOST` (status.c). */
+void kr_status_register(struct kr_server *server);
+/* Fills and starts everything but the listeners, in this order: state, export, handlers, data, grace.  Borrows LOOP
+ * and OPTIONS until kr_server_fini.  0 or -errno with kr_fail's reason, then nothing is left behind. */
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options);
 /* Binds the addresses of the options and accepts. Reason by kr_fail. */
 int kr_server_listen(struct kr_server *server);
-/* Begins the orderly end: no new connections, running jobs finish, what was applied is synced, connections close; then
- * the loop has nothing left to do and uv_run returns. Bounded by twice KR_SERVER_STOP_MS (shutdown.h). Node records
- * stay, so that the next start lets them reclaim. */
+/* Begins the clean shutdown: no new connections, running jobs finish, applied bytes are synced, connections close.
+ * Then the loop has nothing left to do and uv_run returns, within twice KR_SERVER_STOP_MS (shutdown.h).  Node records
+ * stay, so that the nodes can reclaim at the next start. */
 void kr_server_stop(struct kr_server *server);
 /* Frees the rest; the loop has ended. */
 void kr_server_fini(struct kr_server *server);

@@ -1,4 +1,4 @@
-/* kairand: exports a directory.  Runs in the foreground, logs to standard error, says when it serves. */
+/* kairand: exports a directory.  Runs in the foreground, logs to standard error, and reports when it serves. */
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void on_signal(uv_signal_t *handle, int number)
 	uv_close((uv_handle_t *)&on_term, NULL);
 	uv_close((uv_handle_t *)&on_int, NULL);
 	uv_close((uv_handle_t *)&on_hup, NULL);
-	signal(SIGHUP, SIG_IGN); /* a reload that comes too late ends nothing: what was applied is being synced */
+	signal(SIGHUP, SIG_IGN); /* a late reload ends nothing: a sync is running */
 	kr_server_stop(&server);
 }
 
@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);                       /* until it serves */
 	setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1); /* read by libuv at its first use */
-	umask(0);                                      /* what is made gets the mode that its maker asked for */
+	umask(0);                                      /* each request brings its own umask */
 	err = kr_options_parse(&kr_server_options_set, argc, argv, &options, &arguments);
 	if (!err && arguments.help) {
 		kr_options_help(&kr_server_options_set, stdout);

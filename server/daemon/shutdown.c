@@ -12,7 +12,7 @@ enum kr_shutdown_step kr_shutdown_next(struct kr_shutdown *stopping, uint64_t no
 		return late ? KR_SHUTDOWN_GIVE_UP : KR_SHUTDOWN_WAIT;
 	if (stopping->syncing)
 		return KR_SHUTDOWN_CLOSE;
-	/* A round that waits for nodes may be left alone after a while: its bytes are in their journals. */
+	/* The shutdown may abandon a round that waits for nodes: its bytes are in their journals. */
 	if (!late && (jobs || (!idle && waited_ns <= KR_SERVER_STOP_ROUNDS_MS * KR_NS_PER_MS)))
 		return KR_SHUTDOWN_WAIT;
 	if (!stopping->ended) {

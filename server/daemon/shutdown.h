@@ -1,10 +1,10 @@
-/* What the orderly end of the server does next, and how long it waits for what.
+/* What the clean shutdown does next, and how long it waits for what.  PURE.
  *
- * In this order: jobs that run finish and are answered, and what they have applied is synced; sessions end, which
- * starts the last jobs; all is synced once more (clean_shutdown.h); handles close.  The first two have
- * KR_SERVER_STOP_MS together, the last sync has as much again: it begins when the disk has just answered, and what
- * others have written there in between may be much.  A thread that hangs in the kernel cannot be ended: then the
- * process gives up. PURE.
+ * In this order: running jobs finish and are answered, and what they applied is synced.  Sessions end, which starts
+ * the last jobs.  All is synced once more (clean_shutdown.h), and handles close.  The first two steps have
+ * KR_SERVER_STOP_MS together, the last sync has as much again.  It begins when the disk has just answered, and other
+ * programs may have written much in between.  A thread that hangs in the kernel cannot be ended: then the process
+ * gives up.
  */
 #ifndef KR_SERVER_SHUTDOWN_H
 #define KR_SERVER_SHUTDOWN_H
@@ -24,12 +24,12 @@ enum kr_shutdown_step {
 };
 
 struct kr_shutdown {
-	uint64_t since_ns;   /* what is waited for now has begun then */
+	uint64_t since_ns;   /* when the present wait began */
 	bool ended, syncing; /* sessions have ended; the last sync has begun */
-	bool late;           /* sessions had to end although the disk had not finished */
+	bool late;           /* sessions had to end before the disk had finished */
 };
 
-/* What to do at NOW_NS, with JOBS in the pool; IDLE: no round is on its way either. A step other than WAIT is said
+/* What to do at NOW_NS, with JOBS in the pool; IDLE: no round runs either.  Each step other than WAIT is returned
  * once. */
 enum kr_shutdown_step kr_shutdown_next(struct kr_shutdown *stopping, uint64_t now_ns, size_t jobs, bool idle);
 

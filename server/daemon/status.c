@@ -1,5 +1,5 @@
-/* Status: what the server knows, as JSON. */
-#include "server/daemon/status.h"
+/* The status of the server as JSON. */
+#include "server/daemon/life.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -15,9 +15,9 @@
 #include "server/leases/slow_requests.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
+#include "server/session/trust.h"
 #include "server/base/state.h"
 #include "server/recovery/recovery.h"
-#include "server/session/trust.h"
 #include "server/leases/watch.h"
 
 enum { PIECE = 60000 };
@@ -36,7 +36,7 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 
 	if (session->conn)
 		kr_conn_counters(session->conn, &received, &sent);
-	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session)
+	KR_LIST_FOR_EACH(attachment, &session->leases.attachments, of_session)
 		opens += attachment->opens;
 	json_object_set_new(object, "name", kr_text_json(session->name));
 	json_object_set_new(object, "node", integer(session->node));
@@ -44,18 +44,19 @@ static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
 	json_object_set_new(object, "security",
 		json_string(session->conn ? kr_security_name(kr_conn_security(session->conn)) : ""));
-	json_object_set_new(object, "key", json_string(session->key ? kr_key_describe(session->key, key) : ""));
-	json_object_set_new(object, "ring", kr_text_json(session->ring));
-	json_object_set_new(object, "ring_address", json_string(session->ring_address));
-	json_object_set_new(object, "ring_port", integer(session->ring_port));
-	json_object_set_new(object, "silent_ms", integer((now_ns - session->heard_ns) / KR_NS_PER_MS));
-	json_object_set_new(object, "reclaiming", json_boolean(session->reclaiming));
-	json_object_set_new(object, "unflushed_bytes", integer(session->unflushed));
-	json_object_set_new(object, "refused_bytes", integer(session->refused));
+	json_object_set_new(
+		object, "key", json_string(session->trust.key ? kr_key_describe(session->trust.key, key) : ""));
+	json_object_set_new(object, "ring", kr_text_json(session->ring.name));
+	json_object_set_new(object, "ring_address", json_string(session->ring.address));
+	json_object_set_new(object, "ring_port", integer(session->ring.port));
+	json_object_set_new(object, "silent_ms", integer((now_ns - session->expiry.heard_ns) / KR_NS_PER_MS));
+	json_object_set_new(object, "reclaiming", json_boolean(session->recovery.reclaiming));
+	json_object_set_new(object, "unflushed_bytes", integer(session->backlog.unflushed));
+	json_object_set_new(object, "refused_bytes", integer(session->backlog.refused));
 	json_object_set_new(object, "opens", integer(opens));
 	json_object_set_new(object, "requests", integer(session->requests.count));
-	json_object_set_new(object, "running", integer(session->running));
-	json_object_set_new(object, "asked", integer(session->last_ask));
+	json_object_set_new(object, "running", integer(session->flow.running));
+	json_object_set_new(object, "asked", integer(session->callbacks.last_id));
 	json_object_set_new(object, "received_bytes", integer(received));
 	json_object_set_new(object, "sent_bytes", integer(sent));
 	return object;
@@ -81,7 +82,7 @@ static json_t *export_status(const struct kr_server *server)
 	return object;
 }
 
-/* How many requests of each type have come, of those that have. */
+/* The number of requests of each type, if not 0. */
 static json_t *requests_status(const struct kr_server *server)
 {
 	json_t *object = json_object();
@@ -93,7 +94,7 @@ static json_t *requests_status(const struct kr_server *server)
 	return object;
 }
 
-/* What all may know who may mount. */
+/* What all users may know that may mount. */
 static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 {
 	json_t *object = json_object();
@@ -106,14 +107,14 @@ static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 	return object;
 }
 
-/* The sessions that came with a key of OWNER; NULL: all. */
+/* The sessions with a key of OWNER; NULL: all. */
 static json_t *nodes_status(const struct kr_server *server, const struct kr_key_owner *owner, uint64_t now_ns)
 {
 	json_t *nodes = json_array();
 	const struct kr_session *session;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (!owner || (session->key && kr_key_owner_equal(&session->key->owner, owner)))
+		if (!owner || (session->trust.key && kr_key_owner_equal(&session->trust.key->owner, owner)))
 			json_array_append_new(nodes, session_status(session, now_ns));
 	}
 	return nodes;
@@ -194,7 +195,8 @@ static void handle_status(struct kr_request *request)
 	struct kr_conn *conn = request->session->conn;
 
 	if (conn)
-		status_send(request->server, conn, request->id, &request->msg.status_request, request->session->key);
+		status_send(
+			request->server, conn, request->id, &request->msg.status_request, request->session->trust.key);
 	kr_request_drop(request);
 }
 

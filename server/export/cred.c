@@ -1,4 +1,3 @@
-/* See cred.h. */
 #include "server/export/cred.h"
 
 #include <assert.h>
@@ -21,13 +20,13 @@ struct capabilities {
 	uint64_t effective, permitted, inheritable;
 };
 
-/* The server's own, as found when the thread was made ready. */
+/* The server's own credentials, as the thread had them at first. */
 static _Thread_local struct {
 	bool ready, own_umask;
 	struct capabilities caps;
 } thread;
 
-/* Creations take turns where threads cannot have a umask of their own (a sandbox that forbids unshare). */
+/* Creations take turns where a thread cannot have its own umask (a sandbox that forbids unshare). */
 static pthread_mutex_t umask_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int get_capabilities(struct capabilities *caps)
@@ -61,15 +60,14 @@ void kr_cred_prepare_thread(void)
 	thread.ready = true;
 	thread.own_umask = unshare(CLONE_FS) == 0;
 	umask(0);
-	/* With CAP_SYS_RESOURCE the kernel would ignore quotas and eat the filesystem's reserve on behalf of anybody.
-	 */
+	/* With CAP_SYS_RESOURCE the kernel would ignore quotas and use the filesystem's reserve for clients. */
 	if (get_capabilities(&thread.caps) == 0 && thread.caps.effective & CAP(CAP_SYS_RESOURCE)) {
 		thread.caps.effective &= ~CAP(CAP_SYS_RESOURCE);
 		set_effective(&thread.caps, thread.caps.effective);
 	}
 }
 
-/* What the server keeps of root's privileges. */
+/* The capabilities that the server keeps. */
 static const struct kr_capability kept[] = {
 	{CAP_SETUID, "to become the caller, thread by thread"},
 	{CAP_SETGID, "... with groups"},
@@ -89,7 +87,7 @@ void kr_cred_give_up(void)
 	kr_capabilities_keep(kept, KR_ARRAY_SIZE(kept));
 	kr_privileges_freeze();
 	kr_syscalls_forbid(false, false);
-	thread.ready = false; /* what this thread knows of its capabilities is old */
+	thread.ready = false; /* this thread's record of its capabilities is old */
 	kr_cred_prepare_thread();
 }
 
@@ -108,12 +106,12 @@ static int switch_ids(const struct kr_cred *cred)
 		return kr_fail_errno(-errno, "taking on %u groups", cred->group_count);
 	syscall(SYS_setfsgid, (long)cred->gid);
 	syscall(SYS_setfsuid, (long)cred->uid);
-	/* The calls tell nothing but the former id; an id that is not mapped in our namespace changes nothing. */
+	/* The calls return only the former id; an id that is not mapped in our namespace changes nothing. */
 	if ((uint32_t)syscall(SYS_setfsgid, -1L) != cred->gid || (uint32_t)syscall(SYS_setfsuid, -1L) != cred->uid)
 		return kr_fail(-EINVAL, "user %u or group %u does not exist for this server", cred->uid, cred->gid);
 	if (cred->uid == 0)
 		return 0;
-	/* All go but those to come back with. */
+	/* Drops all capabilities except those needed to return. */
 	return set_effective(&thread.caps, thread.caps.effective & (CAP(CAP_SETUID) | CAP(CAP_SETGID)));
 }
 
@@ -152,7 +150,7 @@ void kr_cred_leave(struct kr_as *as)
 		syscall(SYS_setfsuid, 0L);
 		syscall(SYS_setfsgid, 0L);
 		syscall(SYS_setgroups, (size_t)0, NULL);
-		/* A thread that stayed somebody else would make files for the wrong user. */
+		/* A thread with the wrong identity would make files for the wrong user. */
 		restored = syscall(SYS_setfsuid, -1L) == 0 && set_effective(&thread.caps, thread.caps.effective) == 0;
 		assert(restored);
 	}

@@ -150,7 +150,7 @@ int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const 
 
 /* --- syncing ---------------------------------------------------------------------------------- */
 
-/* The descriptor that was written through if there is one: it knows of write-backs that failed. */
+/* The descriptor with unsynced writes, if any: it reports failed write-backs. */
 static int take_for_sync(struct kr_export *export, const struct kr_fid *fid, struct kr_fd **ret_data)
 {
 	int r = kr_export_ready(export);
@@ -172,8 +172,8 @@ int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool dat
 
 	r = take_for_sync(export, fid, &data);
 	if (r < 0)
-		return r == -ENXIO ? 0 : r; /* a FIFO or the like: it has no bytes of ours */
-	/* Before the call: a write that comes meanwhile needs another one. */
+		return r == -ENXIO ? 0 : r; /* a FIFO or the like: the server writes no bytes there */
+	/* Before the call: a write during it needs another sync. */
 	unsynced = atomic_exchange(&data->unsynced, false);
 	r = data_only ? fdatasync(data->fd) : fsync(data->fd);
 	if (r < 0) {
@@ -187,7 +187,7 @@ int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool dat
 
 /* --- space ------------------------------------------------------------------------------------ */
 
-/* As a write by CRED does; root keeps them. */
+/* As a write by CRED does; root keeps the bits. */
 static int clear_suid_for(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid)
 {
 	KR_AUTO_FD int fd = -1;
@@ -251,7 +251,7 @@ int kr_export_seek(
 	r = kr_entry_data(export, fid, KR_FD_CACHE_READ, &data);
 	if (r < 0)
 		return r;
-	/* The descriptor is shared; SEEK_DATA and SEEK_HOLE do not look at its position, and nobody else does. */
+	/* Threads share the descriptor, but SEEK_DATA and SEEK_HOLE do not use its position. */
 	found = lseek(data->fd, (off_t)offset, (int)whence);
 	if (found < 0)
 		r = kr_fail_errno(-errno, "seeking from %llu", (unsigned long long)offset);

@@ -1,4 +1,3 @@
-/* See entry.h. */
 #include "server/export/entry.h"
 
 #include <errno.h>
@@ -54,13 +53,13 @@ static int open_identity(struct kr_export *export, const struct kr_identity *ide
 	int tries = 0, fd;
 
 	if (!export->by_handle)
-		return kr_inode_paths_open(export->places, identity, ret_fd);
-	/* ENOMEM also stands for "an inode of this number is just being made" (iget_locked): looked at again, the
-	 * handle turns out stale. */
+		return kr_inode_paths_open(export->inode_paths, identity, ret_fd);
+	/* ENOMEM also means "the kernel is just making this inode" (iget_locked): at the next look the handle is stale.
+	 */
 	while ((fd = open_handle(export, identity)) < 0 && errno == ENOMEM && ++tries < HANDLE_TRIES) {
 		const struct timespec moment = {.tv_nsec = tries < HANDLE_TRIES / 2 ? 0 : 1000000};
 
-		nanosleep(&moment, NULL); /* whoever makes the inode may be waiting for a processor */
+		nanosleep(&moment, NULL); /* the thread that makes the inode may wait for a processor */
 	}
 	if (fd < 0)
 		return kr_fail_errno(errno == ENOENT ? -ESTALE : -errno, "opening a file by its handle");
@@ -96,7 +95,7 @@ int kr_entry_child(int dirfd, const char *name, int *ret_fd)
 	int tries = 0;
 	long fd;
 
-	/* EAGAIN: a rename went on elsewhere while the kernel checked that nothing escapes. */
+	/* EAGAIN: a rename elsewhere disturbed the kernel's check that the path stays inside. */
 	do {
 		fd = syscall(SYS_openat2, dirfd, name, &how, sizeof(how));
 	} while (fd < 0 && (errno == EAGAIN || errno == EINTR) && ++tries < 100);
@@ -107,7 +106,7 @@ int kr_entry_child(int dirfd, const char *name, int *ret_fd)
 	return 0;
 }
 
-/* A file of our own whose mode forbids even us to open it: wide for an instant. */
+/* A file of the server's own whose mode forbids opening even to its owner: wider for an instant. */
 static int reopen_widened(struct kr_export *export, int path_fd, int flags, int *ret_fd)
 {
 	struct kr_proc_name name = kr_entry_proc_name(path_fd);
@@ -260,7 +259,7 @@ int kr_entry_identify(
 	if (parent && kr_fid_unseal(export->secret, parent, &parent_identity) == 0) {
 		if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 			return kr_fail_errno(-errno, "looking at '%s'", name);
-		kr_inode_paths_learn(export->places, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
+		kr_inode_paths_learn(export->inode_paths, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
 	}
 	kr_fid_seal(export->secret, &identity, ret_fid);
 	return 0;
@@ -273,7 +272,7 @@ void kr_entry_forget(
 
 	if (!export->by_handle && kr_fid_unseal(export->secret, fid, &file) == 0 &&
 		kr_fid_unseal(export->secret, parent, &in) == 0)
-		kr_inode_paths_forget(export->places, &file, &in, name, others);
+		kr_inode_paths_forget(export->inode_paths, &file, &in, name, others);
 }
 
 int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr)
@@ -283,7 +282,7 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) < 0)
 		return kr_fail_errno(-errno, "looking at a file of the export");
-	/* Only a descriptor that somebody has not closed yet keeps it: for a client it is gone. */
+	/* Only an open descriptor keeps the file: for a client it is gone. */
 	if (stx.stx_nlink == 0)
 		return kr_fail(-ESTALE, "the file has been removed");
 	attr = (struct kr_attr){

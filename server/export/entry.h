@@ -22,7 +22,7 @@ int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_f
 int kr_entry_data(
 	struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd);
 
-/* The identity of FD, met as NAME in PARENT (NULL for both: not met by a name). */
+/* The identity of FD, found as NAME in PARENT (NULL for both: not by a name). */
 int kr_entry_identify(
 	struct kr_export *export, int fd, const struct kr_fid *parent, const char *name, struct kr_fid *ret_fid);
 /* FID has lost NAME in PARENT; OTHERS: it has further names. */
@@ -32,7 +32,7 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 /* child, identify and attr in one. */
 int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
-/* Whether FD is of a file without extended attributes, thus no ACL either, on a filesystem that could. By the server
+/* Whether FD's file has no extended attributes, thus no ACL, on a filesystem that could have them. By the server
  * itself. */
 bool kr_entry_bare(int fd);
 /* Inode number and birth time of FD. */

@@ -1,4 +1,3 @@
-/* See events.h. */
 #include "server/export/events.h"
 
 #include <errno.h>
@@ -18,7 +17,7 @@ enum { READS_MAX = 16, BUFFER = 64 * 1024 };
 	(FAN_ATTRIB | FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO | FAN_DELETE_SELF | FAN_MOVE_SELF | \
 		MASK_DATA) /* sizes and times are attributes */
 
-/* The identity in the record behind an event's head; false: it has none that we know. */
+/* The identity in the record behind an event's head; false: none of a known kind. */
 static bool identity_of(const struct fanotify_event_metadata *event, const uint8_t *bytes,
 	const struct kr_export *export, struct kr_fid *ret_fid)
 {
@@ -38,8 +37,8 @@ static bool identity_of(const struct fanotify_event_metadata *event, const uint8
 
 struct filter {
 	const struct kr_events_sink *sink;
-	pid_t pid; /* ours */
-	bool own;  /* tell of our own events only: the probe */
+	pid_t pid; /* our own identity */
+	bool own;  /* report our own events only: the probe */
 };
 
 static void take_event(const struct fanotify_event_metadata *event, const uint8_t *bytes,
@@ -69,7 +68,7 @@ static int read_events(int fd, const struct kr_export *export, const struct filt
 				0 :
 				kr_fail_errno(-errno, "reading events of the export");
 		for (size_t at = 0; at + sizeof(event) <= (size_t)length; at += event.event_len) {
-			memcpy(&event, buffer + at, sizeof(event)); /* they begin anywhere */
+			memcpy(&event, buffer + at, sizeof(event)); /* unaligned */
 			if (event.vers != FANOTIFY_METADATA_VERSION)
 				return kr_fail(-EPROTO, "the kernel's events have version %u", event.vers);
 			if (event.event_len < sizeof(event) || event.event_len > (size_t)length - at)
@@ -89,7 +88,7 @@ int kr_events_read(int fd, const struct kr_export *export, const struct kr_event
 
 struct probe {
 	struct kr_fid fid, directory;
-	unsigned file, names; /* what has been told of it */
+	unsigned file, names; /* the events seen so far */
 };
 
 static void probe_changed(void *context, const struct kr_fid *fid, unsigned what)
@@ -107,7 +106,7 @@ static void probe_lost(void *context)
 	(void)context;
 }
 
-/* Whether changes of our own come out as events with our process id and the identities that we know the files by. */
+/* Whether our own changes arrive as events with our process id and the known file identities. */
 static bool works(struct kr_export *export, int fd, enum kr_events_kind kind)
 {
 	struct probe probe = {0};

@@ -1,4 +1,4 @@
-/* The life of an export: how it is opened, what it finds out about its filesystem, and how it notices its end. */
+/* Opening an export: its root, the features of its filesystem, and the check that it is still there. */
 #include "server/export/export.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "server/export/doubts.h"
+#include "server/export/doubtful_times.h"
 #include "server/export/export_priv.h"
 #include "server/export/private_dir.h"
 
@@ -80,7 +80,7 @@ uint64_t kr_export_attr_version(const struct kr_export *export, const struct kr_
 
 	if (salt)
 		input[length++] = salt;
-	/* A ctime from the future (clocks have been set) is as suspect as a young one. */
+	/* A ctime from the future (after a change of the clock) is as doubtful as a young one. */
 	if (young_ns && time_ns(attr->ctime) + young_ns > kr_clock_real_ns()) {
 		if (counter == 0)
 			return 0;
@@ -112,7 +112,7 @@ static bool probe_once(int fd, struct timespec *ctime)
 	return before.tv_sec != ctime->tv_sec || before.tv_nsec != ctime->tv_nsec;
 }
 
-/* *RET_KNOWN: false if it took so long that a coarse clock would have ticked in between. */
+/* *RET_KNOWN: false if the probe took so long that a coarse clock would have ticked. */
 static bool probe_often(int private_fd, bool *ret_known)
 {
 	uint64_t started = kr_clock_ns();
@@ -132,8 +132,8 @@ static bool probe_often(int private_fd, bool *ret_known)
 	return i == CTIME_PROBES;
 }
 
-/* Whether changes in quick succession, each looked at, have ctimes of their own (multigrain timestamps, Linux 6.13). A
- * machine that has much else to do may need some attempts to tell. */
+/* Whether quick changes, each followed by a stat, get different ctimes (multigrain timestamps, Linux 6.13). A busy
+ * machine may need some attempts. */
 static bool probe_ctime(int private_fd)
 {
 	bool known = false, exact = false;
@@ -148,7 +148,7 @@ static bool is_position(int fd, uint64_t position)
 	return lseek(fd, (off_t)position, SEEK_SET) >= 0;
 }
 
-/* The last position that lseek lets a file have is the end of the longest one. */
+/* lseek's last position is the end of the longest possible file. */
 static uint64_t probe_file_max(int private_fd)
 {
 	uint64_t least = 0, most = INT64_MAX;
@@ -206,7 +206,7 @@ static int choose_identity(struct kr_export *export, bool by_inode)
 		r = kr_entry_inode(export->root_fd, &root);
 		if (r < 0)
 			return r;
-		export->places = kr_inode_paths_new(export->root_fd, &root);
+		export->inode_paths = kr_inode_paths_new(export->root_fd, &root);
 	}
 	return kr_entry_identify(export, export->root_fd, NULL, NULL, &export->root);
 }
@@ -271,7 +271,7 @@ void kr_export_free(struct kr_export *export)
 	if (!export)
 		return;
 	kr_orphans_free(export->orphans);
-	kr_inode_paths_free(export->places);
+	kr_inode_paths_free(export->inode_paths);
 	kr_fd_cache_free(export->fds);
 	close_if_open(export->private_fd);
 	close_if_open(export->proc_fd);

@@ -1,4 +1,4 @@
-/* What the parts of the export share. */
+/* Shared by the parts of the export. */
 #ifndef KR_SERVER_EXPORT_PRIV_H
 #define KR_SERVER_EXPORT_PRIV_H
 
@@ -30,11 +30,11 @@ struct kr_export {
 	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
 	int no_handles;                 /* why not by_handle: -errno */
 	struct kr_fd_cache *fds;
-	struct kr_inode_paths *places; /* NULL if by_handle */
+	struct kr_inode_paths *inode_paths; /* NULL if by_handle */
 	struct kr_orphans *orphans;
-	/* One thread at a time changes the names in a directory, so that what is looked at is what is replaced or
-	 * removed, and a new file is held before anybody can remove it.  By hash of the directory's fid; two are taken
-	 * in order of address; before any other lock. */
+	/* One thread at a time changes the names in a directory. So the name that it looked at is the one that it
+	 * replaces or removes, and it holds a new file before another thread can remove it. By hash of the directory's
+	 * fid; two are taken in order of address; before any other lock. */
 	pthread_mutex_t directories[KR_EXPORT_LOCKS];
 	/* Held while a file's mode is widened for an instant (a server without privileges opens a read-only file). */
 	pthread_mutex_t widening;
@@ -44,7 +44,7 @@ struct kr_export {
 	_Atomic uint64_t reads, read_bytes, writes, write_bytes;
 };
 
-/* The beginning of every operation: the thread is made ready; -ESTALE when the export is gone. */
+/* Begins every operation: prepares the thread; -ESTALE when the export is gone. */
 int kr_export_ready(struct kr_export *export);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
 /* -EROFS if changes are refused. */

@@ -1,4 +1,3 @@
-/* See fd_cache.h. */
 #include "server/export/fd_cache.h"
 
 #include <errno.h>
@@ -49,7 +48,7 @@ static void close_all(struct kr_list *closing)
 		close_entry(KR_CONTAINER_OF(link, struct kr_fd, by_age));
 }
 
-/* Moves ENTRY out of the cache, to be closed by the caller after unlocking. */
+/* Takes ENTRY out of the cache; the caller closes it after unlocking. */
 static void detach(struct kr_fd_cache *fds, struct kr_fd *entry, struct kr_list *closing)
 {
 	kr_table_remove(&fds->table, &entry->by_fid);

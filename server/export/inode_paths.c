@@ -1,4 +1,3 @@
-/* See inode_paths.h. */
 #include "server/export/inode_paths.h"
 
 #include <dirent.h>
@@ -34,9 +33,9 @@ struct kr_inode_paths {
 	pthread_mutex_t lock; /* guards the table; never held over a system call */
 	struct kr_table table;
 	pthread_rwlock_t moving; /* shared while a file is looked for, exclusive during a rename; before `lock` */
-	pthread_mutex_t walking; /* held by the one thread that walks; before `lock` */
+	pthread_mutex_t walking; /* held by the one thread that walks the export; before `lock` */
 	uint64_t walked_ns;      /* end of the last walk; 0: none; guarded by `walking` */
-	atomic_bool missing;     /* a file may have names that nobody has met */
+	atomic_bool missing;     /* a file may have names that no operation has met */
 };
 
 static struct id id_of(const struct kr_identity *identity)
@@ -63,40 +62,40 @@ static bool is_place(const struct kr_table_link *link, const void *key)
 
 struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root)
 {
-	struct kr_inode_paths *places = kr_xcalloc(1, sizeof(*places));
+	struct kr_inode_paths *paths = kr_xcalloc(1, sizeof(*paths));
 	pthread_rwlockattr_t attr;
 
 	pthread_rwlockattr_init(&attr);
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
-	pthread_rwlock_init(&places->moving, &attr);
+	pthread_rwlock_init(&paths->moving, &attr);
 	pthread_rwlockattr_destroy(&attr);
-	places->root_fd = root_fd;
-	places->root = id_of(root);
-	pthread_mutex_init(&places->lock, NULL);
-	pthread_mutex_init(&places->walking, NULL);
-	kr_table_init(&places->table);
-	return places;
+	paths->root_fd = root_fd;
+	paths->root = id_of(root);
+	pthread_mutex_init(&paths->lock, NULL);
+	pthread_mutex_init(&paths->walking, NULL);
+	kr_table_init(&paths->table);
+	return paths;
 }
 
 static bool free_place(struct kr_table_link *link, void *context)
 {
-	struct kr_inode_paths *places = context;
+	struct kr_inode_paths *paths = context;
 
-	kr_table_remove(&places->table, link);
+	kr_table_remove(&paths->table, link);
 	free(KR_CONTAINER_OF(link, struct place, link));
 	return true;
 }
 
-void kr_inode_paths_free(struct kr_inode_paths *places)
+void kr_inode_paths_free(struct kr_inode_paths *paths)
 {
-	if (!places)
+	if (!paths)
 		return;
-	kr_table_for_each(&places->table, free_place, places);
-	kr_table_fini(&places->table);
-	pthread_mutex_destroy(&places->lock);
-	pthread_mutex_destroy(&places->walking);
-	pthread_rwlock_destroy(&places->moving);
-	free(places);
+	kr_table_for_each(&paths->table, free_place, paths);
+	kr_table_fini(&paths->table);
+	pthread_mutex_destroy(&paths->lock);
+	pthread_mutex_destroy(&paths->walking);
+	pthread_rwlock_destroy(&paths->moving);
+	free(paths);
 }
 
 static struct place *new_place(struct id file, struct id parent, const char *name)
@@ -110,47 +109,47 @@ static struct place *new_place(struct id file, struct id parent, const char *nam
 	return place;
 }
 
-/* The first place of FILE, or NULL. Under the lock. */
-static struct place *find(struct kr_inode_paths *places, struct id file)
+/* The first known name of FILE, or NULL. Under the lock. */
+static struct place *find(struct kr_inode_paths *paths, struct id file)
 {
-	struct kr_table_link *link = kr_table_find(&places->table, kr_hash_u64(file.ino), is_of, &file);
+	struct kr_table_link *link = kr_table_find(&paths->table, kr_hash_u64(file.ino), is_of, &file);
 
 	return link ? KR_CONTAINER_OF(link, struct place, link) : NULL;
 }
 
-static void drop_place(struct kr_inode_paths *places, struct place *place)
+static void drop_place(struct kr_inode_paths *paths, struct place *place)
 {
-	free_place(&place->link, places);
+	free_place(&place->link, paths);
 }
 
-void kr_inode_paths_learn(struct kr_inode_paths *places, const struct kr_identity *file,
+void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity *file,
 	const struct kr_identity *parent, const char *name, bool directory)
 {
 	struct place *place = new_place(id_of(file), id_of(parent), name), *old;
-	KR_SCOPED_LOCK(&places->lock);
+	KR_SCOPED_LOCK(&paths->lock);
 
-	if (kr_table_find(&places->table, kr_hash_u64(file->ino), is_place, place)) {
+	if (kr_table_find(&paths->table, kr_hash_u64(file->ino), is_place, place)) {
 		free(place);
 		return;
 	}
-	/* A directory has one name: what was known is old. */
-	while (directory && (old = find(places, place->file)))
-		drop_place(places, old);
-	kr_table_insert(&places->table, &place->link, kr_hash_u64(file->ino));
+	/* A directory has one name, so the known one is old. */
+	while (directory && (old = find(paths, place->file)))
+		drop_place(paths, old);
+	kr_table_insert(&paths->table, &place->link, kr_hash_u64(file->ino));
 }
 
-void kr_inode_paths_forget(struct kr_inode_paths *places, const struct kr_identity *file,
+void kr_inode_paths_forget(struct kr_inode_paths *paths, const struct kr_identity *file,
 	const struct kr_identity *parent, const char *name, bool others)
 {
 	KR_AUTO_FREE struct place *wanted = new_place(id_of(file), id_of(parent), name);
 	struct kr_table_link *link;
-	KR_SCOPED_LOCK(&places->lock);
+	KR_SCOPED_LOCK(&paths->lock);
 
-	link = kr_table_find(&places->table, kr_hash_u64(file->ino), is_place, wanted);
+	link = kr_table_find(&paths->table, kr_hash_u64(file->ino), is_place, wanted);
 	if (link)
-		free_place(link, places);
-	if (others && !find(places, wanted->file))
-		atomic_store(&places->missing, true);
+		free_place(link, paths);
+	if (others && !find(paths, wanted->file))
+		atomic_store(&paths->missing, true);
 }
 
 /* --- from a file up to the root, and down again ----------------------------------------------- */
@@ -172,14 +171,14 @@ static void free_steps(struct kr_list *steps)
 	}
 }
 
-/* The names that lead from the root to FILE. False when one is not known (or they go round in a circle). */
-static bool steps_to(struct kr_inode_paths *places, struct id file, struct kr_list *steps)
+/* The names from the root to FILE. False when one is unknown (or they form a cycle). */
+static bool steps_to(struct kr_inode_paths *paths, struct id file, struct kr_list *steps)
 {
-	KR_SCOPED_LOCK(&places->lock);
-	size_t left = places->table.count;
+	KR_SCOPED_LOCK(&paths->lock);
+	size_t left = paths->table.count;
 
-	while (!same(file, places->root)) {
-		struct place *place = find(places, file);
+	while (!same(file, paths->root)) {
+		struct place *place = find(paths, file);
 		struct step *step;
 
 		if (!place || left-- == 0)
@@ -192,10 +191,10 @@ static bool steps_to(struct kr_inode_paths *places, struct id file, struct kr_li
 	return true;
 }
 
-/* Goes the steps; *RET_BAD is the step at which something else was found. */
-static int follow(struct kr_inode_paths *places, struct kr_list *steps, int *ret_fd, struct place **ret_bad)
+/* Opens step by step; *RET_BAD is the step that leads to another file. */
+static int follow(struct kr_inode_paths *paths, struct kr_list *steps, int *ret_fd, struct place **ret_bad)
 {
-	KR_AUTO_FD int fd = openat(places->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	KR_AUTO_FD int fd = openat(paths->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct kr_identity found;
 	struct step *step;
 	int next, r;
@@ -220,18 +219,18 @@ static int follow(struct kr_inode_paths *places, struct kr_list *steps, int *ret
 	return 0;
 }
 
-static void forget_bad(struct kr_inode_paths *places, struct place *bad)
+static void forget_bad(struct kr_inode_paths *paths, struct place *bad)
 {
 	struct kr_table_link *link;
-	KR_SCOPED_LOCK(&places->lock);
+	KR_SCOPED_LOCK(&paths->lock);
 
-	link = kr_table_find(&places->table, kr_hash_u64(bad->file.ino), is_place, bad);
+	link = kr_table_find(&paths->table, kr_hash_u64(bad->file.ino), is_place, bad);
 	if (link)
-		free_place(link, places);
+		free_place(link, paths);
 }
 
-/* By the names known so far; those that lead astray are forgotten. */
-static int open_known(struct kr_inode_paths *places, struct id file, int *ret_fd)
+/* Opens by the known names and forgets wrong ones. */
+static int open_known(struct kr_inode_paths *paths, struct id file, int *ret_fd)
 {
 	struct place *bad = NULL;
 	struct kr_list steps;
@@ -239,9 +238,9 @@ static int open_known(struct kr_inode_paths *places, struct id file, int *ret_fd
 
 	for (;;) {
 		kr_list_init(&steps);
-		r = steps_to(places, file, &steps) ? follow(places, &steps, ret_fd, &bad) : -ENODATA;
+		r = steps_to(paths, file, &steps) ? follow(paths, &steps, ret_fd, &bad) : -ENODATA;
 		if (r == -ESTALE)
-			forget_bad(places, bad);
+			forget_bad(paths, bad);
 		free_steps(&steps);
 		if (r != -ESTALE)
 			return r;
@@ -263,7 +262,7 @@ static void enqueue(struct kr_list *queue, struct id id)
 	kr_list_append(queue, &directory->link);
 }
 
-static void meet(struct kr_inode_paths *places, int dirfd, struct id parent, const char *name, struct kr_list *queue)
+static void meet(struct kr_inode_paths *paths, int dirfd, struct id parent, const char *name, struct kr_list *queue)
 {
 	struct kr_identity file, in = {.kind = KR_FID_INODE, .ino = parent.ino, .birth = parent.birth};
 	KR_AUTO_FD int fd = -1;
@@ -272,20 +271,20 @@ static void meet(struct kr_inode_paths *places, int dirfd, struct id parent, con
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || kr_entry_child(dirfd, name, &fd) < 0 ||
 		kr_entry_inode(fd, &file) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 		return;
-	kr_inode_paths_learn(places, &file, &in, name, S_ISDIR(st.st_mode));
+	kr_inode_paths_learn(paths, &file, &in, name, S_ISDIR(st.st_mode));
 	if (S_ISDIR(st.st_mode))
 		enqueue(queue, id_of(&file));
 }
 
-static void walk_directory(struct kr_inode_paths *places, struct id id, struct kr_list *queue)
+static void walk_directory(struct kr_inode_paths *paths, struct id id, struct kr_list *queue)
 {
 	KR_AUTO_FD int path_fd = -1;
 	struct dirent *entry;
 	DIR *stream;
 	int fd;
 
-	/* A directory that is gone or forbidden has nothing to teach. */
-	if (open_known(places, id, &path_fd) < 0)
+	/* A removed or forbidden directory is skipped. */
+	if (open_known(paths, id, &path_fd) < 0)
 		return;
 	fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	stream = fd < 0 ? NULL : fdopendir(fd);
@@ -295,61 +294,61 @@ static void walk_directory(struct kr_inode_paths *places, struct id id, struct k
 		return;
 	}
 	while ((entry = readdir(stream)))
-		meet(places, path_fd, id, entry->d_name, queue);
+		meet(paths, path_fd, id, entry->d_name, queue);
 	closedir(stream);
 }
 
-static void walk(struct kr_inode_paths *places)
+static void walk(struct kr_inode_paths *paths)
 {
 	struct kr_list queue;
 	struct kr_link *link;
 
 	kr_list_init(&queue);
-	enqueue(&queue, places->root);
+	enqueue(&queue, paths->root);
 	while ((link = kr_list_pop(&queue))) {
 		struct directory *directory = KR_CONTAINER_OF(link, struct directory, link);
 
-		walk_directory(places, directory->id, &queue);
+		walk_directory(paths, directory->id, &queue);
 		free(directory);
 	}
 }
 
-void kr_inode_paths_begin_move(struct kr_inode_paths *places)
+void kr_inode_paths_begin_move(struct kr_inode_paths *paths)
 {
-	pthread_rwlock_wrlock(&places->moving);
+	pthread_rwlock_wrlock(&paths->moving);
 }
 
-void kr_inode_paths_end_move(struct kr_inode_paths *places)
+void kr_inode_paths_end_move(struct kr_inode_paths *paths)
 {
-	pthread_rwlock_unlock(&places->moving);
+	pthread_rwlock_unlock(&paths->moving);
 }
 
-static int open_settled(struct kr_inode_paths *places, struct id file, int *ret_fd)
+static int open_settled(struct kr_inode_paths *paths, struct id file, int *ret_fd)
 {
 	int r;
 
-	pthread_rwlock_rdlock(&places->moving);
-	r = open_known(places, file, ret_fd);
-	pthread_rwlock_unlock(&places->moving);
+	pthread_rwlock_rdlock(&paths->moving);
+	r = open_known(paths, file, ret_fd);
+	pthread_rwlock_unlock(&paths->moving);
 	return r;
 }
 
-int kr_inode_paths_open(struct kr_inode_paths *places, const struct kr_identity *file, int *ret_fd)
+int kr_inode_paths_open(struct kr_inode_paths *paths, const struct kr_identity *file, int *ret_fd)
 {
 	uint64_t asked_ns = kr_clock_ns();
 	int r;
 
-	r = open_settled(places, id_of(file), ret_fd);
+	r = open_settled(paths, id_of(file), ret_fd);
 	if (r != -ENODATA)
 		return r;
 	{
-		KR_SCOPED_LOCK(&places->walking);
-		if (places->walked_ns == 0 || atomic_exchange(&places->missing, false) ||
-			places->walked_ns + walk_pause_ns < asked_ns) {
-			walk(places);
-			places->walked_ns = kr_clock_ns();
+		KR_SCOPED_LOCK(&paths->walking);
+		if (paths->walked_ns == 0 || atomic_exchange(&paths->missing, false) ||
+			paths->walked_ns + walk_pause_ns < asked_ns) {
+			walk(paths);
+			paths->walked_ns = kr_clock_ns();
 		}
 	}
-	r = open_settled(places, id_of(file), ret_fd);
+	r = open_settled(paths, id_of(file), ret_fd);
 	return r == -ENODATA ? kr_fail(-ESTALE, "inode %llu is not in the export", (unsigned long long)file->ino) : r;
 }

@@ -1,4 +1,3 @@
-/* See last_stat.h. */
 #include "server/export/last_stat.h"
 
 #include "common/base/util.h"
@@ -11,14 +10,14 @@ static uint64_t time_ns(struct kr_time t)
 bool kr_last_stat_changed(
 	struct kr_last_stat *seen, const struct kr_attr *attr, uint64_t changes, bool told, uint64_t now_ns)
 {
-	/* A ctime from the future (clocks have been set) stays young until its time has come. */
+	/* A ctime from the future (after a change of the clock) stays young until then. */
 	bool young = !told && time_ns(attr->ctime) + KR_LAST_STAT_SETTLE_NS > now_ns;
 	bool comparable = seen->known && seen->changes == changes;
 	bool same = comparable && kr_time_compare(seen->ctime, attr->ctime) == 0 && seen->size == attr->size;
 	bool changed = comparable && (!same || (seen->doubtful && !young));
 
 	if (same && seen->doubtful && young)
-		return false; /* let it settle */
+		return false; /* not settled yet */
 	*seen = (struct kr_last_stat){
 		.known = true, .doubtful = young, .changes = changes, .ctime = attr->ctime, .size = attr->size};
 	return changed;

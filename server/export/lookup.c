@@ -25,10 +25,10 @@ int kr_export_lookup(struct kr_export *export, const struct kr_cred *cred, const
 	return r < 0 ? r : kr_entry_meet(export, dirfd, parent, name, ret_fid, ret_attr);
 }
 
-/* As many at a time as descriptors are kept for. */
+/* As many at a time as the descriptor cache holds. */
 enum { LOOKED_AT_ONCE = 16 };
 
-/* NAMES as the caller. Who is bare is found out by the server itself, with FDS, which the caller closes. */
+/* Looks NAMES up as the caller. The server itself finds out which lack xattrs, with FDS, which the caller closes. */
 static int look_up(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent, int dirfd,
 	const char *const *names, size_t count, struct kr_looked *looked, int *fds)
 {
@@ -99,7 +99,7 @@ int kr_export_look_at_dir(struct kr_export *export, const struct kr_fid *fid, st
 	return r;
 }
 
-/* Goes on from *FID along the first component of SUBDIR; returns what follows it. */
+/* Steps from *FID to the first component of SUBDIR; returns the rest. */
 static int walk_one(struct kr_export *export, const struct kr_cred *cred, const char **subdir, struct kr_fid *fid,
 	struct kr_attr *attr)
 {
@@ -181,7 +181,7 @@ int kr_export_statfs(struct kr_export *export, const struct kr_fid *fid, struct 
 	return 0;
 }
 
-/* faccessat(2) with the thread's effective identity; faccessat2 came with Linux 5.8, glibc emulates wrongly before. */
+/* faccessat(2) with the thread's effective identity; faccessat2 came with Linux 5.8, and glibc's emulation is wrong. */
 static int check_access(int fd, uint32_t mask)
 {
 	return syscall(SYS_faccessat2, fd, "", (int)mask, AT_EMPTY_PATH | AT_EACCESS) < 0 ? -errno : 0;

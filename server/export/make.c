@@ -1,5 +1,5 @@
-/* New names: mkdir, mknod, symlink, link, create. What is made is made by the kernel as the caller, so owner, set-gid
- * directories, default ACLs and quotas are the kernel's. */
+/* New names: mkdir, mknod, symlink, link, create. The kernel makes files as the caller, so it decides about owner,
+ * set-gid directories, default ACLs and quotas. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -10,10 +10,10 @@
 #include "server/base/fid.h"
 #include "server/export/intent.h"
 
-/* How often a name may appear and disappear before a create gives up. */
+/* How often a name may vanish and return before a create gives up. */
 enum { CREATE_TRIES = 100 };
 
-/* What finds its name taken changes nothing. */
+/* -EEXIST changes nothing. */
 static void begin_turn(int dirfd, const struct kr_intent_change *change)
 {
 	struct stat there;
@@ -125,7 +125,7 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 
 /* --- create ----------------------------------------------------------------------------------- */
 
-/* Makes the file as the caller; *RET_FD is open for writing by whoever needs it, or a plain -errno comes back. */
+/* Makes the file as the caller; *RET_FD is open for writing. Returns a plain -errno. */
 static int create_as(
 	struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_create *create, int *ret_fd)
 {
@@ -146,7 +146,7 @@ static int create_as(
 	return 0;
 }
 
-/* The truncation itself comes later, when the leases have been recalled. */
+/* The truncation comes later, after the recall of leases. */
 static int may_truncate(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid)
 {
 	int r = kr_export_writable(export);
@@ -154,7 +154,7 @@ static int may_truncate(struct kr_export *export, const struct kr_cred *cred, co
 	return r < 0 || !cred || !export->callers_ids ? r : kr_export_access(export, cred, fid, W_OK);
 }
 
-/* What open(2) with O_CREAT says to a name that is there. */
+/* The result of open(2) with O_CREAT for an existing name. */
 static int open_existing(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_fid *parent,
 	const struct kr_create *create, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
@@ -187,7 +187,7 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 	struct kr_fid fid;
 	int r;
 
-	/* No removal of ours comes in between: the directory is locked. */
+	/* The directory is locked: the server removes nothing in between. */
 	r = kr_entry_identify(export, fd, unnamed ? NULL : parent, create->name, &fid);
 	if (r == 0 && unnamed)
 		r = kr_orphans_adopt(export->orphans, &fid, fd);
@@ -245,7 +245,7 @@ int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const
 		r = kr_entry_open(export, parent, &dirfd);
 	if (r < 0)
 		return r;
-	/* A name that is removed between two steps: again, unless the directory itself is gone. */
+	/* A name that is removed between two steps: tries again, unless the directory is gone. */
 	do {
 		r = create_or_open(export, cred, dirfd, parent, create, &created, ret_fid, &attr);
 	} while ((r == -ENOENT || r == -ESTALE) && !create->exclusive && create->name[0] && ++tries < CREATE_TRIES &&

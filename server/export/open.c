@@ -1,4 +1,4 @@
-/* Opens and holds. A descriptor is not kept for an open: what is checked here is that it could be had. */
+/* Opens and holds. The server keeps no descriptor for an open: it only checks that it could open the file. */
 #include <errno.h>
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ static int check_open(struct kr_export *export, const struct kr_cred *cred, cons
 	return r;
 }
 
-/* As relatime has it, which most filesystems are mounted with. */
+/* The rule of relatime, the default of most filesystems. */
 static bool is_atime_due(const struct kr_attr *attr)
 {
 	const int64_t day = 24 * 60 * 60;
@@ -62,9 +62,8 @@ static bool is_atime_due(const struct kr_attr *attr)
 		attr->atime.sec + day <= (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
 }
 
-/* What nodes read out of their caches leaves no trace here: an open for reading stands for it, so that who clears away
- * what nobody has used for long spares what is used. It is the kernel that sets the time, at a read, so that ctime
- * stays. */
+/* Reads from a node's cache do not reach the server, so an open for reading sets atime for them. Tools that remove
+ * unused files then spare used ones. The kernel sets it, by a read, so that ctime stays. */
 static int note_access(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *attr)
 {
 	struct kr_fd *data;
@@ -82,7 +81,7 @@ int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const s
 {
 	int r;
 
-	/* The hold comes first: from here on the file cannot be lost. */
+	/* The hold comes first: it keeps the file from here on. */
 	kr_orphans_hold(export->orphans, fid, 1);
 	r = check_open(export, cred, fid, flags);
 	if (r == 0)

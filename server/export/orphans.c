@@ -1,4 +1,3 @@
-/* See orphans.h. */
 #include "server/export/orphans.h"
 
 #include <dirent.h>
@@ -17,12 +16,12 @@
 enum { NAME_SIZE = 18 };
 static const char directory_name[] = "orphans";
 
-/* A file that is held, an orphan, or being removed. */
+/* A file that is held, orphaned, or being removed. */
 struct held {
 	struct kr_table_link link;
 	struct kr_fid fid;
 	uint64_t holds;
-	bool removing;        /* by one thread; all others wait */
+	bool removing;        /* by one thread; others wait */
 	char name[NAME_SIZE]; /* in the directory; "": not an orphan */
 };
 
@@ -60,7 +59,7 @@ static struct held *find_or_add(struct kr_orphans *orphans, const struct kr_fid 
 	return held;
 }
 
-/* Waits until nobody removes the file; the entry may be a new one after. */
+/* Waits until no thread removes the file; the entry may be a new one afterwards. */
 static struct held *settle(struct kr_orphans *orphans, const struct kr_fid *fid, bool add)
 {
 	struct held *held;
@@ -137,7 +136,7 @@ static int list_all(struct kr_orphans *orphans)
 	return r;
 }
 
-/* Makes or opens it and lets the places know it. */
+/* Makes or opens the directory and adds it to the known names. */
 static int open_directory(struct kr_orphans *orphans)
 {
 	int r, private_fd = orphans->export->private_fd;
@@ -165,7 +164,7 @@ static int open_directory(struct kr_orphans *orphans)
 	return 0;
 }
 
-/* It had been removed behind our back, with .kairan or alone. */
+/* A program on the server had removed it, with .kairan or alone. */
 static int renew(struct kr_orphans *orphans)
 {
 	int r;
@@ -234,7 +233,7 @@ void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint3
 	settle(orphans, fid, true)->holds += count;
 }
 
-/* Ends the removal of HELD's last link: the lock is held by the caller, and given up in between. */
+/* Ends the removal of HELD's last link. The caller holds the lock, which the call gives up in between. */
 static void bury(struct kr_orphans *orphans, struct held *held)
 {
 	struct kr_fid directory = orphans->directory;
@@ -345,7 +344,7 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, 
 	if (r < 0 && !needed)
 		return 0;
 	if (r == -EPERM || r == -EOPNOTSUPP || r == -EMLINK) {
-		/* No hard links here. */
+		/* The filesystem has no hard links. */
 		r = renameat2(removal->dirfd, removal->name, orphans->fd, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
 		removal->moved = r == 0;
 	}
@@ -374,7 +373,7 @@ static void undo_keep(struct kr_removal *removal)
 }
 
 int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
-	bool linger, struct kr_removal *removal)
+	bool delay, struct kr_removal *removal)
 {
 	struct held *held;
 	bool needed;
@@ -388,10 +387,10 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 		removal->orphaned = held->name[0] != 0;
 		needed = held->holds > 0 && !removal->orphaned;
 	}
-	if (needed || (linger && !removal->orphaned))
+	if (needed || (delay && !removal->orphaned))
 		r = keep(orphans, fd, removal, needed);
 	removal->orphaned |= r == 0 && (removal->made || removal->moved);
-	removal->lingers = linger && removal->orphaned;
+	removal->delayed = delay && removal->orphaned;
 	if (r < 0)
 		kr_orphans_end_removal(removal, false);
 	return r;
@@ -414,7 +413,7 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 	make_name(&removal->fid, 'o', name);
 	if (success && (removal->made || removal->moved))
 		set_name(orphans, held, name);
-	if (success && removal->lingers)
+	if (success && removal->delayed)
 		held->holds++;
 	pthread_cond_broadcast(&orphans->removed);
 	free_if_idle(orphans, held);

@@ -1,11 +1,9 @@
-/* Holds on files, and the files that have lost their last name while held.
+/* Holds on files, and delayed unlink: files that have lost their last name while held.
  *
- * An orphan lies in .kairan/orphans as a hard link: "o" and 16 hex digits (of its identity's code); one that was made
- * without a name (O_TMPFILE) begins with "t", and may be given a name.  The link is made before the name is taken away,
- * so there is no moment at which a crash loses a held file.
- * Thread-safe.  A hold waits while the file is being removed (and then finds it gone); the removal looks for holds when
- * it begins: so one of the two wins.
- */
+ * An orphan lies in .kairan/orphans as a hard link: "o" and 16 hex digits (of its identity's code). An orphan made
+ * without a name (O_TMPFILE) begins with "t" and may get a name. The link is made before the name is removed, so no
+ * crash loses a held file. Thread-safe. A hold waits while the file is being removed (and then finds it gone); the
+ * removal looks for holds when it begins: so one of the two wins. */
 #ifndef KR_SERVER_ORPHANS_H
 #define KR_SERVER_ORPHANS_H
 
@@ -14,7 +12,7 @@
 struct kr_export;
 struct kr_orphans;
 
-/* Lists the former instance's orphans. Without .kairan no orphans can be made. */
+/* Lists the former instance's orphans. Without .kairan there are none. */
 int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans);
 void kr_orphans_free(struct kr_orphans *orphans);
 
@@ -30,20 +28,20 @@ struct kr_removal {
 	int dirfd;        /* borrowed */
 	const char *name; /* borrowed */
 	bool begun, made, moved;
-	bool orphaned; /* the file is one, now or from before */
-	bool lingers;  /* in the end it has one hold more, which is the caller's */
+	bool orphaned; /* the file is an orphan, now or from before */
+	bool delayed;  /* the caller gets one more hold at the end */
 };
-/* FD names the file that is NAME in DIRFD. If it is held it becomes an orphan; where no hard link can be made its name
- * is moved, and `moved` says that nothing is left to unlink. LINGER: it shall become one in any case, if a hard link
+/* FD names the file that is NAME in DIRFD. If the file is held it becomes an orphan; where no hard link can be made,
+ * its name is moved, and `moved` says that nothing is left to unlink. DELAY: it becomes one in any case, if a hard link
  * can be made. */
 int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
-	bool linger, struct kr_removal *removal);
-/* The name is gone, or (SUCCESS false) it stays and what begin did is undone. Nothing on a removal not begun. */
+	bool delay, struct kr_removal *removal);
+/* The name is gone. SUCCESS false: it stays, and what begin did is undone. Nothing on a removal not begun. */
 void kr_orphans_end_removal(struct kr_removal *removal, bool success);
 
-/* FD names a file without a name: from now on an orphan that may get a name, with one hold. */
+/* FD names a file without a name: it becomes an orphan that may get a name, with one hold. */
 int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd);
-/* Whether FID is an orphan; *RET_NAMEABLE: one that may be given a name. */
+/* Whether FID is an orphan; *RET_NAMEABLE: one that may get a name. */
 bool kr_orphans_find(struct kr_orphans *orphans, const struct kr_fid *fid, bool *ret_nameable);
 /* A nameable orphan has got a name: it is an orphan no more. */
 int kr_orphans_named(struct kr_orphans *orphans, const struct kr_fid *fid);

@@ -1,4 +1,3 @@
-/* See private_dir.h. */
 #include "server/export/private_dir.h"
 
 #include <errno.h>
@@ -24,7 +23,7 @@ static int open_it(struct kr_export *export, int *ret_fd)
 	return *ret_fd < 0 ? kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path) : 0;
 }
 
-/* It belongs to us, and no other server has it. */
+/* The directory belongs to the server's user, and no other server has it. */
 static int claim(struct kr_export *export, int fd)
 {
 	struct stat st;

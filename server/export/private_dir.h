@@ -1,8 +1,7 @@
 /* .kairan in the export: the server's own directory.
  *
- * Who tidies the export up can remove it while the server runs: it is made anew when something is to be put there. The
- * descriptors keep their numbers, so that who uses one needs no lock.
- */
+ * A user of the server's machine can remove it while the server runs: the server makes it again when needed. The
+ * descriptors keep their numbers, so a thread that uses one needs no lock. */
 #ifndef KR_SERVER_PRIVATE_DIR_H
 #define KR_SERVER_PRIVATE_DIR_H
 
@@ -12,7 +11,7 @@ struct kr_export;
 
 /* Makes or opens it, for this server alone; private_fd stays -1 where the export cannot be written. */
 int kr_private_dir_open(struct kr_export *export);
-/* Makes it anew if it has been removed. The caller holds export->renewing. */
+/* Makes it again after a removal. The caller holds export->renewing. */
 int kr_private_dir_renew(struct kr_export *export);
 /* Whether the directory FD has been removed. */
 bool kr_private_dir_is_removed(int fd);

@@ -1,4 +1,4 @@
-/* Listing a directory: the kernel's entries, recoded as the protocol has them. */
+/* Listing a directory: the kernel's entries in the protocol's encoding. */
 #include <dirent.h>
 #include <endian.h>
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "server/export/export_priv.h"
 
-/* An entry of ours is never longer than the kernel's, so what fits its buffer fits ours. */
+/* An encoded entry is never longer than the kernel's, so the buffer suffices. */
 enum { HEAD = 8 + 8 + 1 + 1, KERNEL_ENTRY_MAX = 280 };
 _Static_assert((int)KERNEL_ENTRY_MAX <= (int)KR_READDIR_MIN, "the smallest buffer takes the longest entry");
 
@@ -20,7 +20,7 @@ struct kernel_entry {
 	char name[];
 };
 
-/* Where the recoded entries go. */
+/* The encoded entries. */
 struct listing {
 	bool root;
 	uint8_t *bytes;

@@ -1,4 +1,4 @@
-/* Names taken away: unlink, rmdir, rename; and what becomes of a file that is held when its last name goes. */
+/* Removing names: unlink, rmdir, rename; and orphaning held files that lose their last name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ enum { RENAME_KNOWN = RENAME_NOREPLACE | RENAME_EXCHANGE };
 
 /* The file that is about to lose a name. */
 struct victim {
-	int fd; /* -1: there is none */
+	int fd; /* -1: none */
 	struct kr_fid fid;
 	struct stat st;
 	struct kr_own_change own; /* of attributes */
@@ -44,8 +44,8 @@ static struct kr_own_change end_own(struct kr_export *export, const struct victi
 	return own;
 }
 
-/* Whether CRED may take VICTIM's name out of the directory: asked before a file that is held is put aside, which the
- * server does with its own rights. The kernel decides about the removal itself. */
+/* Whether CRED may remove VICTIM's name. The server checks before it orphans a held file with its own rights; the
+ * kernel decides about the removal itself. */
 static int may_remove(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct victim *victim)
 {
 	struct stat dir;
@@ -60,7 +60,7 @@ static int may_remove(struct kr_export *export, const struct kr_cred *cred, int 
 	return 0;
 }
 
-/* After the name is gone: what is left of the file. */
+/* What is left of the file after the removal. */
 static void report(struct kr_export *export, const struct victim *victim, const struct kr_removal *removal,
 	struct kr_removed *ret_removed)
 {
@@ -77,7 +77,7 @@ static void report(struct kr_export *export, const struct victim *victim, const 
 			.orphaned = removal->orphaned,
 			.named = named,
 			.gone = gone,
-			.lingers = removal->lingers,
+			.delayed = removal->delayed,
 			.fid = victim->fid,
 			.own = end_own(export, victim)};
 }
@@ -94,13 +94,13 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 									 0;
 }
 
-/* Whether VICTIM shall live on when its name is gone: while there is room for many of them. */
-static bool may_linger(const struct victim *victim, uint64_t linger_max)
+/* Whether VICTIM gets a delayed unlink: while the filesystem has room for many. */
+static bool may_delay(const struct victim *victim, uint64_t delayed_max)
 {
 	const uint64_t spare_bytes = UINT64_C(256) << 20, spare_inodes = 4096;
 	struct statvfs room;
 
-	if (linger_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > linger_max ||
+	if (delayed_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > delayed_max ||
 		fstatvfs(victim->fd, &room) < 0)
 		return false;
 	return (uint64_t)room.f_bavail * room.f_frsize > spare_bytes &&
@@ -108,7 +108,7 @@ static bool may_linger(const struct victim *victim, uint64_t linger_max)
 }
 
 static int remove_victim(struct kr_export *export, const struct kr_cred *cred, int dirfd, const char *name,
-	bool directory, uint64_t linger_max, const struct victim *victim, struct kr_removal *ret_removal)
+	bool directory, uint64_t delayed_max, const struct victim *victim, struct kr_removal *ret_removal)
 {
 	struct kr_removal removal = {0};
 	int r = 0;
@@ -117,7 +117,7 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 		r = may_remove(export, cred, dirfd, victim);
 	if (r == 0 && !directory && S_ISREG(victim->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &victim->fid, victim->fd, dirfd, name,
-			may_linger(victim, linger_max), &removal);
+			may_delay(victim, delayed_max), &removal);
 	if (r == 0 && !removal.moved)
 		r = unlink_as(export, cred, dirfd, name, directory);
 	kr_orphans_end_removal(&removal, r == 0);
@@ -126,7 +126,7 @@ static int remove_victim(struct kr_export *export, const struct kr_cred *cred, i
 }
 
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
-	const char *name, bool directory, uint64_t linger_max, struct kr_removed *ret_removed)
+	const char *name, bool directory, uint64_t delayed_max, struct kr_removed *ret_removed)
 {
 	struct kr_intent_change change = {.kind = KR_INTENT_REMOVE, .parent = parent, .name = name};
 	struct kr_removal removal = {0};
@@ -153,7 +153,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 			r = -ENOENT;
 		if (r == 0) {
 			kr_intent_begin(&change);
-			r = remove_victim(export, cred, dirfd, name, directory, linger_max, &victim, &removal);
+			r = remove_victim(export, cred, dirfd, name, directory, delayed_max, &victim, &removal);
 			kr_intent_end(r, 0);
 		}
 	}
@@ -161,7 +161,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 		kr_entry_forget(export, &victim.fid, parent, name, victim.st.st_nlink > 1);
 		report(export, &victim, &removal, ret_removed);
 	}
-	/* The blocks of a big file go here, outside of the lock. */
+	/* Frees a big file's blocks, outside of the lock. */
 	kr_auto_fd_cleanup(&victim.fd);
 	return r;
 }
@@ -173,7 +173,7 @@ struct rename_ends {
 	const struct kr_fid *from, *to;
 	const char *from_name, *to_name;
 	uint32_t flags;
-	uint64_t linger_max;
+	uint64_t delayed_max;
 };
 
 static int rename_as(struct kr_export *export, const struct kr_cred *cred, const struct rename_ends *ends)
@@ -227,11 +227,11 @@ static int move(struct kr_export *export, const struct kr_cred *cred, const stru
 
 	if (export->by_handle)
 		return rename_as(export, cred, ends);
-	kr_inode_paths_begin_move(export->places);
+	kr_inode_paths_begin_move(export->inode_paths);
 	r = rename_as(export, cred, ends);
 	if (r == 0)
 		learn(export, ends, source, target, replaced);
-	kr_inode_paths_end_move(export->places);
+	kr_inode_paths_end_move(export->inode_paths);
 	return r;
 }
 
@@ -263,7 +263,7 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		r = may_remove(export, cred, ends->to_fd, target);
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
-			may_linger(target, ends->linger_max), &removal);
+			may_delay(target, ends->delayed_max), &removal);
 	begin_turn(ends, source, target);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
@@ -299,10 +299,10 @@ static int rename_locked(struct kr_export *export, const struct kr_cred *cred, c
 }
 
 int kr_export_rename(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
-	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t linger_max,
+	const char *name, const struct kr_fid *new_parent, const char *new_name, uint32_t flags, uint64_t delayed_max,
 	struct kr_removed *ret_replaced)
 {
-	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, linger_max};
+	struct rename_ends ends = {-1, -1, parent, new_parent, name, new_name, flags, delayed_max};
 	struct victim source = {.fd = -1}, target = {.fd = -1};
 	struct kr_removed replaced = {0};
 	int r;

@@ -1,4 +1,4 @@
-/* Changing attributes: owner, mode, size, times; truncate; the traces that a flush leaves (times, set-id bits). */
+/* Changing attributes: owner, mode, size, times; truncate; and what a flush changes (times, set-id bits). */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -114,7 +114,7 @@ static int may_write(struct kr_export *export, const struct kr_cred *cred, int f
 	return set->through_handle ? 0 : kr_export_may(export, cred, fd, W_OK);
 }
 
-/* The mode takes set-id bits away, and changes nothing else. */
+/* Whether the mode only clears set-id bits. */
 static bool drops_set_id(int fd, const struct kr_setattr *set)
 {
 	const mode_t ids = S_ISUID | S_ISGID;
@@ -133,7 +133,7 @@ static int apply(struct kr_export *export, const struct kr_cred *cred, int fd, c
 	bool clear = set->valid & KR_SET_CLEAR_SUID || (set->valid & KR_SET_SIZE && cred && cred->uid != 0);
 	int r = 0;
 
-	/* Before anything is changed. */
+	/* Checks before the first change. */
 	if (set->valid & (KR_SET_SIZE | KR_SET_CLEAR_SUID))
 		r = may_write(export, cred, fd, set);
 	if (r == 0)

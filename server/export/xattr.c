@@ -12,7 +12,7 @@ struct xattr_path {
 	char text[32];
 };
 
-/* A path of our own, because xattr calls know no descriptors of O_PATH. */
+/* A /proc path, because xattr calls take no O_PATH descriptors. */
 static struct xattr_path path_of(int fd)
 {
 	struct xattr_path path;
@@ -60,9 +60,8 @@ int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, co
 		       end_read(listxattr(path_of(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
 }
 
-/* What the caller hears of ERROR (an errno). Root may set all attributes on a local disk; where this server may not,
- * which has given up CAP_SYS_ADMIN, they are as on a filesystem that has none of the kind: that is what cp, rsync and
- * tar go on after. */
+/* The client's error for ERROR (an errno). Root may set all attributes on a local disk. This server has given up
+ * CAP_SYS_ADMIN, so it answers as a filesystem without such attributes: cp, rsync and tar go on after that. */
 static int error_for(const struct kr_cred *cred, const char *name, int error)
 {
 	bool kind = strncmp(name, "trusted.", 8) == 0 || strncmp(name, "security.", 9) == 0;
@@ -87,9 +86,8 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	return r;
 }
 
-/* Whoever may write a file takes the capabilities of the program in it away by writing: the kernel of a node asks for
- * that in his name before it cuts the file.  His own right to remove them, which a local filesystem does not ask for
- * then either, is nobody's but root's. */
+/* A write removes a file's capabilities, and a node's kernel asks for that in the writer's name before it truncates.
+ * Like a local filesystem, the server needs no right to removexattr then; else only root has it. */
 static bool strips_capabilities(int fd, const char *name)
 {
 	return strcmp(name, "security.capability") == 0 && faccessat(AT_FDCWD, path_of(fd).text, W_OK, AT_EACCESS) == 0;
@@ -115,7 +113,7 @@ bool kr_entry_bare(int fd)
 {
 	struct xattr_path path = path_of(fd);
 
-	/* Where the filesystem has no ACLs at all the answer would be another one. */
+	/* A filesystem without ACLs would answer differently. */
 	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 &&
 		errno == ENODATA;
 }

@@ -3,8 +3,6 @@
 
 #include <stdlib.h>
 
-#include "server/base/fid.h"
-
 struct key {
 	const struct kr_fid *file;
 	const uint8_t *node_id;

@@ -23,8 +23,8 @@ struct kr_applied_entry {
 	uint64_t order;      /* ... and the highest `replay_order` of them */
 	int unstable_err;    /* not 0: rounds after `good` were lost by a failed sync and the node has not taken note */
 	uint64_t good, last; /* ... and up to `last` */
-	bool lossy;          /* there was such a loss: a flush on its way then may not have the lost bytes, so that what
-			      * is known to be applied cannot be put as a position any more, and SEQ stays 0 */
+	bool lossy;          /* there was such a loss: a flush on its way then may lack the lost bytes.  So SEQ stays 0:
+			      * no position tells any more what is applied */
 	bool owing; /* ... and the node has not said since that it has nothing of the file to send, nor sent all it had
 		     */
 	bool resending;              /* ... but all of it is in the replays that it has sent since */

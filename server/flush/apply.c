@@ -41,7 +41,7 @@ void kr_apply_free(struct kr_apply *apply)
 	free(apply);
 }
 
-/* Room for one more of SIZE bytes in ARRAY; both arrays are bounded by the length limits of messages. */
+/* Room for one more item of SIZE bytes in ARRAY; the length limits of messages bound both arrays. */
 static void *grow(void *array, size_t count, size_t *capacity, size_t size)
 {
 	void *larger;
@@ -114,7 +114,7 @@ static void done(struct kr_pool_share_job *gated)
 
 	put_bufs(apply);
 	if (apply->err == -ESTALE && apply->file->gone)
-		apply->err = 0; /* removed while closed and not flushed yet: nobody can ever read these bytes */
+		apply->err = 0; /* removed while closed and not flushed: no program can read these bytes */
 	apply->done(apply);
 }
 

@@ -1,5 +1,5 @@
-/* Writes bytes of a flush round into its file, in the pool: pieces ascending and without overlap, neighbours together
- * in one system call, gaps never filled; and what ends a round: set-id bits, mtime, attributes.
+/* Writes bytes of a flush round into its file, in the pool.  Pieces ascend without overlap; neighbours go into one
+ * system call; gaps stay.  Also ends a round: set-id bits, mtime, attributes.
  */
 #ifndef KR_SERVER_APPLY_H
 #define KR_SERVER_APPLY_H
@@ -12,8 +12,7 @@ struct kr_sfile;
 
 enum { KR_APPLY_PIECES = 1024 };
 
-/* One job. The caller fills it in after kr_apply_new and frees it in DONE (or kr_apply_free when it was not started).
- */
+/* One job.  The caller fills it in after kr_apply_new and frees it in DONE (kr_apply_free if it was not started). */
 struct kr_apply {
 	struct kr_pool_share_job gated;
 	struct kr_export *export;
@@ -28,7 +27,7 @@ struct kr_apply {
 	bool check;           /* verify CHECKSUM over the first buffer (an inline flush) */
 	bool finish;          /* after the writes: CLEAR_SUID, MTIME, attributes */
 	bool clear_suid;
-	bool keep_mtime; /* MTIME is to be as before the first write (with `want_before`) */
+	bool keep_mtime; /* leave MTIME as before the first write (with `want_before`) */
 	struct kr_time mtime;
 	uint64_t checksum;
 	/* results */
@@ -41,7 +40,7 @@ struct kr_apply {
 struct kr_apply *kr_apply_new(
 	struct kr_sfile *file, uint64_t round, void (*done)(struct kr_apply *apply), void *context);
 void kr_apply_free(struct kr_apply *apply);
-/* LENGTH bytes of BUF from START belong at OFFSET; takes a reference of its own. The order is the caller's business. */
+/* LENGTH bytes of BUF from START belong at OFFSET; takes a reference of its own.  The caller keeps the order. */
 void kr_apply_add(struct kr_apply *apply, uint64_t offset, struct kr_buf *buf, size_t start, size_t length);
 void kr_apply_start(struct kr_apply *apply);
 

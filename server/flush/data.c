@@ -1,4 +1,4 @@
-/* The data side as a whole: making it, its hooks, its status (see data.h). */
+/* The flush room as a whole: its making, its hooks, its status (see data.h). */
 #include "server/flush/data.h"
 
 #include <sodium.h>
@@ -10,13 +10,6 @@
 #include "server/base/state.h"
 
 enum { OVERLAPS_SHOWN = 100 };
-
-uint64_t kr_data_next_round(void *data_pointer)
-{
-	struct kr_data *data = data_pointer;
-
-	return ++data->last_round;
-}
 
 /* --- the floor of what is known to be synced -------------------------------------------------- */
 
@@ -43,8 +36,8 @@ static void all_synced(struct kr_job *job)
 	free(sync);
 }
 
-/* What a former instance in this boot has applied is in nobody's queue. It may be much, and not only ours: so that is
- * put off as long as few notes are written for want of a floor. */
+/* No queue holds what a former instance of this boot has applied.  It may be much, and other programs' too.  So the
+ * server puts this sync off while it writes few records for want of a floor. */
 static void sync_all(struct kr_data *data, uint64_t floor)
 {
 	struct sync_all *sync = kr_xcalloc(1, sizeof *sync);
@@ -78,14 +71,6 @@ static void maybe_raise(struct kr_data *data, uint64_t now_ns)
 void kr_data_settled(struct kr_data *data)
 {
 	data->may_raise = true;
-}
-
-const struct kr_applied_entry *kr_data_applied_anew(
-	struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
-{
-	const struct kr_applied_entry *entry = kr_applied_find(&data->applied, file, node_id);
-
-	return entry && !entry->unstable_err && entry->seq >= seq ? entry : NULL;
 }
 
 enum kr_synced_verdict kr_data_judge_replays(
@@ -149,7 +134,7 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	}
 	randombytes_buf(data->ring_key, sizeof data->ring_key);
 	data->server = server;
-	/* Numbers ascend over restarts without being kept: the instance is their upper part. */
+	/* Numbers ascend over restarts without a record: the instance is their upper part. */
 	data->last_round = data->forgotten_round = last_round;
 	data->inherited = true;
 	data->raised_ns = kr_clock_ns();
@@ -233,7 +218,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 	*ret_seq = *ret_round = 0;
 	*ret_forgotten = kr_applied_forgotten(&data->applied, &file->fid, session->node_id);
 	if (entry && entry->unstable_err) {
-		/* what it does not know to be applied it sends again anyway */
+		/* the node sends again what it does not know to be applied */
 		kr_stable_tell_again(file, session, entry);
 		return;
 	}
@@ -242,8 +227,7 @@ void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64
 		*ret_round = entry->round;
 	}
 	if (!data->collecting) {
-		/* All that was applied before is in the next sync; the number is below that of a round that runs now.
-		 */
+		/* All that was applied before is in the next sync; the number is below that of a running round. */
 		uint64_t below =
 			file->data->rounds.state == KR_ROUND_IDLE ? data->last_round : file->data->rounds.round - 1;
 
@@ -282,42 +266,6 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 	}
 }
 
-/* The secret of the pair, masked for SESSION's node alone. */
-static void make_ticket(
-	const struct kr_session *session, const uint8_t ring_key[KR_RING_KEY], struct kr_hop_address *hop)
-{
-	kr_pair_secret(ring_key, session->id, session->node, hop->ticket);
-	kr_pair_mask(session->ring_key, hop->session, hop->node, hop->ticket);
-}
-
-bool kr_data_hop(
-	struct kr_data *data, struct kr_session *session, uint32_t node, char *host, struct kr_hop_address *ret_hop)
-{
-	struct kr_session *peer = node ? kr_session_find_node(data->server, node) : NULL;
-
-	*ret_hop = (struct kr_hop_address){.node = node};
-	if (peer) {
-		ret_hop->address = peer->ring_address;
-		ret_hop->port = peer->ring_port;
-		ret_hop->session = peer->id;
-		make_ticket(session, peer->ring_key, ret_hop);
-		return peer->ring_port != 0;
-	}
-	if (node)
-		return false;
-	/* Where the node has reached the server already; while it is away, where the latest was. */
-	if (session->conn) {
-		kr_conn_local_host(session->conn, data->host, sizeof data->host);
-		data->port = kr_conn_local_port(session->conn);
-	}
-	memcpy(host, data->host, sizeof data->host);
-	ret_hop->address = host;
-	ret_hop->port = data->port;
-	ret_hop->session = session->id;
-	make_ticket(session, data->ring_key, ret_hop);
-	return true;
-}
-
 static bool note_overlap(struct kr_table_link *link, void *context)
 {
 	const struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
@@ -330,7 +278,7 @@ static bool note_overlap(struct kr_table_link *link, void *context)
 	return json_array_size(list) < OVERLAPS_SHOWN;
 }
 
-/* Files whose writers did not agree about who writes what. */
+/* The files whose writers wrote the same bytes. */
 static json_t *overlaps(struct kr_server *server)
 {
 	json_t *list = json_array();

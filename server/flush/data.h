@@ -1,7 +1,7 @@
-/* The server's data side: flush rounds, syncing, read pipelines, feeding blocks, ring connections.
+/* The flush room: rounds, syncs, ring connections.
  *
- * One struct kr_data per server, made by main after the loop, the export and the tables; handlers register themselves
- * in the dispatch table.  Loop thread only; what blocks runs in libuv's pool.
+ * One struct kr_data per server, made after the loop, the export and the tables; handlers register themselves in the
+ * dispatch table.  Loop thread only; what blocks runs in libuv's pool.
  */
 #ifndef KR_SERVER_DATA_H
 #define KR_SERVER_DATA_H
@@ -15,12 +15,11 @@
 
 struct kr_server;
 struct kr_session;
-struct kr_pending_conn;
 
-/* Makes the data side of SERVER and registers FLUSH, FSYNC, JOIN and REPARENT. 0 or -errno. */
+/* Makes the flush room of SERVER and registers FLUSH and FSYNC.  0 or -errno. */
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data);
-/* The orderly end begins: no round begins any more, ring connections close, what has been applied is synced at once.
- * Then wait for kr_data_idle, and end the sessions. */
+/* The clean shutdown begins: no round begins any more, ring connections close, applied bytes are synced at once.  Then
+ * wait for kr_data_idle, and end the sessions. */
 void kr_data_stop(struct kr_data *data);
 /* No round is under way and everything applied is synced. */
 bool kr_data_idle(const struct kr_data *data);
@@ -29,31 +28,32 @@ bool kr_data_idle(const struct kr_data *data);
 void kr_data_fini(struct kr_data *data);
 void kr_data_free(struct kr_data *data);
 
-/* For RECLAIM: what of the journal of SESSION's node is applied to FILE in this boot; zeros when not known. The node's
- * STABLE (or UNSTABLE) of FILE follows after a sync. */
+/* For RECLAIM: what of the journal of SESSION's node is applied to FILE in this boot; zeros when unknown.  The server
+ * sends STABLE (or UNSTABLE) of FILE after a sync. */
 void kr_data_reclaimed(struct kr_sfile *file, struct kr_session *session, uint64_t *ret_seq, uint64_t *ret_round,
 	uint64_t *ret_forgotten);
-/* While collecting (machine booted anew, grace not over) flushes wait, so that replays can be applied in round order.
- * Call with true before the first session, with false when all nodes have sent RECLAIM_DONE or the grace has ended:
- * then they are applied, and when kr_data_replaying has become false kr_server_end_grace is called. */
+/* While the server collects replays, flushes wait, so that it can apply replays in round order.  It collects after a
+ * boot of the machine, during the grace period.  Call with true before the first session.  Call with false when all
+ * nodes have sent RECLAIM_DONE or the grace period has ended.  Then the replays are applied; when kr_data_replaying
+ * becomes false, the grace period ends. */
 void kr_data_collect_replays(struct kr_data *data, bool collecting);
 bool kr_data_collecting(const struct kr_data *data);
 bool kr_data_replaying(const struct kr_data *data);
 
-/* Nobody who may come back unjudged has rounds of a former boot to replay any more: from now on the floor of what is
- * known to be synced (synced.h) may rise. */
+/* All nodes that have rounds of a former boot to replay are back or judged.  From now on the floor of what is known to
+ * be synced (synced.h) may rise. */
 void kr_data_settled(struct kr_data *data);
-/* What is known of the rounds that the node has to replay, as it claims: those that it has replayed in this boot are
- * there as well. */
+/* What is known of the rounds that the node claims to replay.  Rounds that it has replayed in this boot count as
+ * synced. */
 enum kr_synced_verdict kr_data_judge_replays(
 	struct kr_data *data, const uint8_t node_id[16], const struct kr_reclaim_request *claim);
-/* Whether a former process of this boot has applied replays of FILE that are of other nodes. */
+/* Whether a former process of this boot has applied replays of FILE by other nodes. */
 bool kr_data_replayed_others(const struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16]);
-/* Up to which sequence number of the node's journal more may have been applied to FILE than is known; 0: none. */
+/* Up to which sequence number of the node's journal more may be applied to FILE than is known; 0: none. */
 uint64_t kr_data_forgotten(struct kr_data *data, const struct kr_fid *file, const uint8_t node_id[16]);
-/* Somebody set FILE's mtime to MTIME (SETATTR executed): a round that is running must not change it. */
+/* A SETATTR has set the mtime of FILE to MTIME: a running round must not change it. */
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
-/* Rounds, writes (number, mean size), syncs, feeds: an object for STATUS; owned by the caller. */
+/* Rounds, writes (number, mean size), syncs, blocks served: an object for STATUS; owned by the caller. */
 json_t *kr_data_status(const struct kr_data *data);
 
 #endif

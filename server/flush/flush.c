@@ -1,7 +1,7 @@
-/* FLUSH: the bytes of a node ask for a round of their file (see flush.h, msgs.def).
+/* FLUSH: a node asks for a round of a file with its bytes (see flush.h, msgs.def).
  *
- * Loop thread.  What becomes of them then: flush_gather.c (waiting for others' bytes), flush_round.c (the running
- * round) and flush_events.c (what ends or breaks it).
+ * Loop thread.  flush_round.c carries the running round out.  The end of this file tells the round machine of streams,
+ * ended sessions and time.
  */
 #include "server/flush/flush_priv.h"
 
@@ -14,6 +14,94 @@
 #include "server/leases/invalidation.h"
 #include "server/session/trust.h"
 
+/* Tells the machine of the file whether its next round may begin. */
+static void hold_rounds(struct kr_sfile_data *data)
+{
+	kr_rounds_hold(&data->rounds,
+		data->owner->collecting || data->owner->stopping || kr_stable_restores(data->file) ||
+			kr_link_linked(&data->gathering));
+}
+
+static size_t count_writers(const struct kr_sfile *file)
+{
+	const struct kr_lease_holder *holder;
+	size_t count = 0;
+
+	KR_LIST_FOR_EACH(holder, &file->leases.holders, link)
+		count += (holder->kinds & KR_LEASE_WRITE) != 0;
+	return count;
+}
+
+static void on_gather_timer(uv_timer_t *timer);
+
+static void start_gather_timer(struct kr_data *data)
+{
+	uint64_t now = kr_clock_ns(), due;
+
+	if (kr_list_empty(&data->gathering))
+		return;
+	due = KR_LIST_ENTRY(data->gathering.head.next, struct kr_sfile_data, gathering)->gather_ns;
+	uv_timer_start(&data->gather_timer, on_gather_timer, due > now ? (due - now) / KR_NS_PER_MS + 1 : 0, 0);
+}
+
+static void end_gathering(struct kr_sfile_data *data)
+{
+	kr_list_remove(&data->gathering);
+	hold_rounds(data);
+	kr_flush_execute(data->file);
+}
+
+static void on_gather_timer(uv_timer_t *timer)
+{
+	struct kr_data *data = timer->data;
+	struct kr_sfile_data *item, *after;
+	uint64_t now = kr_clock_ns();
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->gathering, gathering) {
+		if (item->gather_ns > now)
+			break;
+		end_gathering(item);
+	}
+	start_gather_timer(data);
+}
+
+/* Before ASK, which may be the first flush of FILE: may begin to wait for the other writers, KR_DATA_GATHER_MS at
+ * most.  Writers tend to flush together (a collective close).  Together they make one ascending stream; alone each
+ * would leave gaps. */
+static void begin_gathering(struct kr_sfile *file, const struct kr_round_ask *ask)
+{
+	struct kr_sfile_data *data = file->data;
+
+	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) ||
+		kr_link_linked(&data->gathering) || count_writers(file) < 2)
+		return;
+	data->gather_ns = kr_clock_ns() + KR_DATA_GATHER_MS * KR_NS_PER_MS;
+	kr_list_append(&data->owner->gathering, &data->gathering);
+	start_gather_timer(data->owner);
+}
+
+/* A node has asked for a flush of FILE: if all writers have, the wait is over. */
+static void end_gathering_if_complete(struct kr_sfile *file)
+{
+	if (kr_link_linked(&file->data->gathering) && kr_rounds_waiting(&file->data->rounds) >= count_writers(file))
+		end_gathering(file->data);
+}
+
+static void init_gathering(struct kr_data *data)
+{
+	kr_list_init(&data->gathering);
+	uv_timer_init(data->server->loop, &data->gather_timer);
+	data->gather_timer.data = data;
+}
+
+/* The number of the next round: ascends over restarts too. */
+static uint64_t next_round(void *data_pointer)
+{
+	struct kr_data *data = data_pointer;
+
+	return ++data->last_round;
+}
+
 static void file_created(struct kr_sfile *file)
 {
 	struct kr_data *owner = file->server->data;
@@ -23,7 +111,7 @@ static void file_created(struct kr_sfile *file)
 	data->owner = owner;
 	data->file = file;
 	data->mtime_rounds.sec = INT64_MIN;
-	kr_rounds_init(&data->rounds, kr_data_next_round, owner);
+	kr_rounds_init(&data->rounds, next_round, owner);
 	kr_rounds_hold(&data->rounds, owner && owner->collecting);
 	kr_link_init(&data->busy);
 	kr_link_init(&data->gathering);
@@ -47,14 +135,14 @@ static void file_destroyed(struct kr_sfile *file)
 	free(data);
 }
 
-/* Replays are collected until all nodes have sent theirs, so nothing holds them up: there is room for some of their
- * bytes.  Others stay at their node, as if it had not sent them, and are asked for by ROUND. */
+/* The server collects replays until all nodes have sent theirs, and has room for some of their bytes.  The other bytes
+ * stay at their node, as if never sent; ROUND asks for them. */
 static bool has_room(const struct kr_data *data, const struct kr_request *request)
 {
-	return !request->data || data->replay_bytes + request->held <= KR_DATA_REPLAY_BYTES;
+	return !request->data || data->replay_bytes + request->memory.held <= KR_DATA_REPLAY_BYTES;
 }
 
-/* Of all nodes, with the replays: then it is counted there. */
+/* Such a flush is counted with the replays of all nodes. */
 static bool may_wait_uncounted(struct kr_request *request, const struct kr_sfile *file)
 {
 	struct kr_data *data = request->server->data;
@@ -69,14 +157,14 @@ static bool may_wait_uncounted(struct kr_request *request, const struct kr_sfile
 	return true;
 }
 
-/* The bytes that a node has inline at the server are bounded as its jobs are: too many pause its connection. Not while
- * rounds wait for what comes behind them: a RECLAIM_DONE, or the answer to UNSTABLE, as long as there is room. */
+/* Bounds the inline bytes of a node at the server, as its jobs are: too many pause its connection.  Not while rounds
+ * wait for a RECLAIM_DONE, or for the answer to UNSTABLE, which come behind them. */
 static void count_inline(struct kr_request *request, const struct kr_sfile *file)
 {
 	if (may_wait_uncounted(request, file) || !request->data || request->server->data->collecting)
 		return;
 	request->state = request->session; /* counted; nothing to free */
-	request->session->running++;
+	request->session->flow.running++;
 	kr_session_pressure(request->session);
 }
 
@@ -87,7 +175,7 @@ void kr_flush_uncount(struct kr_request *request)
 	if (request->state == data)
 		data->replay_bytes -= request->data->length;
 	else if (request->state)
-		request->session->running--;
+		request->session->flow.running--;
 }
 
 static void drop_bytes(struct kr_request *request)
@@ -95,9 +183,9 @@ static void drop_bytes(struct kr_request *request)
 	request->msg.flush_request.extents = (struct kr_ranges){0};
 	kr_buf_put(request->data);
 	request->data = NULL;
-	free(request->fields);
-	request->fields = NULL;
-	kr_arena_fini(&request->arena);
+	free(request->memory.fields);
+	request->memory.fields = NULL;
+	kr_arena_fini(&request->memory.arena);
 }
 
 static void count_replay(struct kr_request *request)
@@ -144,9 +232,9 @@ uint64_t kr_flush_order(const struct kr_flush_request *msg)
 	return msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0;
 }
 
-/* Others' later replays are there since a former process of this boot.  What its node sends behind it is refused as
- * well: what is applied of a journal is all up to some number. So that is remembered also when the session has as many
- * files as it may: these are in the log of replays, which is bounded. */
+/* A former process of this boot has applied later replays by other nodes.  The server also refuses what the node sends
+ * after that: what is applied of a journal is all up to some number.  It records that even above the session's limit
+ * of files: the log of replays bounds these. */
 static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file)
 {
 	const struct kr_session *session = request->session;
@@ -161,9 +249,9 @@ static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file
 	return true;
 }
 
-/* Replays come before what anybody else has asked for, and keep readers out meanwhile: not of a node that merely says
- * so.  What came while they were collected had its place among those of all nodes; what comes later only goes in after
- * a RECLAIM that has found that nobody is covered by it. */
+/* Replays come before other flushes and exclude readers, so a node's word is not enough.  Those in the collection have
+ * their place among the replays of all nodes.  Later ones go in after a RECLAIM that found no other node's bytes in
+ * the way. */
 static bool may_replay(const struct kr_request *request, struct kr_sfile *file)
 {
 	const struct kr_attachment *attachment;
@@ -176,8 +264,8 @@ static bool may_replay(const struct kr_request *request, struct kr_sfile *file)
 	return attachment && attachment->replays;
 }
 
-/* Whether the session's bytes may go in now (see FLUSH in msgs.def): what a node sends without the lease is late, or
- * was on its way when its leases went to others. */
+/* Whether the session's bytes may go in now (see FLUSH in msgs.def).  What a node sends without the lease is late, or
+ * was on its way when its leases went to other nodes. */
 static bool may_flush(const struct kr_request *request, struct kr_sfile *file)
 {
 	uint32_t node = request->session->node;
@@ -194,13 +282,13 @@ static void run_refuse(struct kr_request *request)
 {
 	struct kr_attr attr;
 
-	/* A file that is gone is so for everybody, and nothing to ask a lease of. */
+	/* A file that is gone needs no lease. */
 	request->err = kr_export_getattr(request->server->export, &request->msg.flush_request.file, &attr);
 	if (!request->err)
 		request->err = -EAGAIN;
 }
 
-/* A replay of what is on stable storage already (synced.h): not to be applied again, over what may have come later. */
+/* Whether the replay is durable already (synced.h).  The server must not apply it again over later bytes. */
 static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg)
 {
 	uint64_t round = msg->replay_round;
@@ -208,8 +296,8 @@ static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg)
 	return round && kr_synced_judge(&data->synced, &msg->file, round, round) == KR_SYNCED_ALL;
 }
 
-/* A replay that was applied in this boot (perhaps by a former instance: replayed.h), whose answer the node did not live
- * to hear: later rounds of others may be there by now.  0: it is none; else a round that it is in. */
+/* A replay that was applied in this boot, perhaps by a former instance (replayed.h), and whose answer the node did not
+ * get.  Later rounds of other nodes may be there by now.  0: none; else a round that holds it. */
 static uint64_t applied_anew(struct kr_data *data, const struct kr_request *request)
 {
 	const struct kr_flush_request *msg = &request->msg.flush_request;
@@ -219,7 +307,7 @@ static uint64_t applied_anew(struct kr_data *data, const struct kr_request *requ
 	return entry ? entry->round : 0;
 }
 
-/* True: it has been answered, since what it brings is there. */
+/* True: answered, since its bytes are there. */
 static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
 {
 	struct kr_flush_reply reply = {0};
@@ -231,7 +319,7 @@ static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
 	return reply.round != 0;
 }
 
-static void note_came(struct kr_data *data, const struct kr_request *request)
+static void record_arrival(struct kr_data *data, const struct kr_request *request)
 {
 	struct kr_applied_flush flush = {.incarnation = request->session->incarnation, .number = request->id};
 
@@ -239,7 +327,7 @@ static void note_came(struct kr_data *data, const struct kr_request *request)
 	kr_applied_flush_came(&data->applied, &request->msg.flush_request.file, &flush);
 }
 
-/* There is no room for it: later ones, for which there may be, would go in before it. */
+/* No room.  Later ones, for which there may be room, must not go in before it. */
 static void refuse_asked(struct kr_request *request, struct kr_sfile *file, int err)
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, request->session);
@@ -256,9 +344,9 @@ static void handle_flush(struct kr_request *request)
 	struct kr_round_ask ask = {
 		.node = request->session->node,
 		.order = request->session->name,
-		.ring = request->session->ring,
+		.ring = request->session->ring.name,
 		.inlined = msg->flags & KR_FLUSH_INLINE,
-		.single = request->session->ring_port == 0 || kr_trust_is_user(request->session),
+		.single = request->session->ring.port == 0 || kr_trust_is_user(request->session),
 		.replay_round = kr_flush_order(msg),
 		.token = request,
 	};
@@ -269,11 +357,11 @@ static void handle_flush(struct kr_request *request)
 		kr_request_reply(request, err, NULL, NULL, 0);
 		return;
 	}
-	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_WRITE))
 		return;
 	if (ask.replay_round && replayed_in_vain(data, request))
 		return;
-	request->cancel = NULL; /* it is answered by its round, or when the session is lost */
+	request->cancel = NULL; /* its round answers it, or the end of the session */
 	file = kr_sfile_get(request->server, &msg->file);
 	if (!may_flush(request, file)) {
 		kr_log_debug("node %s: FLUSH of a file without the lease", request->session->name);
@@ -288,9 +376,9 @@ static void handle_flush(struct kr_request *request)
 		ask.inlined = false;
 	}
 	if (!ask.replay_round)
-		note_came(data, request);
-	kr_flush_gather(file, &ask);
-	kr_flush_hold(file->data);
+		record_arrival(data, request);
+	begin_gathering(file, &ask);
+	hold_rounds(file->data);
 	err = kr_rounds_ask(&file->data->rounds, &ask);
 	if (err)
 		refuse_asked(request, file, err);
@@ -299,11 +387,11 @@ static void handle_flush(struct kr_request *request)
 	else
 		count_inline(request, file);
 	kr_flush_execute(file);
-	kr_flush_gathered(file);
+	end_gathering_if_complete(file);
 	kr_sfile_put(file);
 }
 
-/* Replays come before anybody is served, and in an order that must be kept. */
+/* Replays come before any node is served, and their order must be kept. */
 static void flush_changes(struct kr_request *request)
 {
 	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
@@ -320,7 +408,109 @@ void kr_flush_init(struct kr_data *data)
 	data->server->files->hooks.created = file_created;
 	data->server->files->hooks.destroyed = file_destroyed;
 	data->server->files->hooks.flush_asked = flush_asked;
-	kr_flush_gather_init(data);
+	init_gathering(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);
+}
+
+/* --- running rounds: streams, sessions that end, time ------------------------------------------ */
+
+void kr_flush_received(struct kr_sfile *file, uint64_t round)
+{
+	file->data->received_ns = kr_clock_ns();
+	kr_rounds_received(&file->data->rounds, round);
+	kr_flush_execute(file);
+}
+
+void kr_flush_broken(struct kr_sfile *file, uint64_t round)
+{
+	kr_rounds_broken(&file->data->rounds, round);
+	kr_flush_execute(file);
+}
+
+void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err)
+{
+	file->data->owner->counters.failed_rounds++;
+	kr_rounds_failed(&file->data->rounds, round, err);
+	kr_flush_execute(file);
+}
+
+void kr_flush_drained(struct kr_sfile *file, uint64_t round)
+{
+	kr_flush_broken_off(file->data);
+	kr_rounds_drained(&file->data->rounds, round);
+	kr_flush_execute(file);
+}
+
+void kr_flush_session_lost(struct kr_data *data, struct kr_session *session)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		/* this may end the next one's work, but this one is not idle before its last action */
+		kr_rounds_lost(&item->rounds, session->node);
+		kr_flush_update_hold_of(item->file); /* nothing waits for its replays any more */
+	}
+}
+
+void kr_flush_update_hold_of(struct kr_sfile *file)
+{
+	hold_rounds(file->data);
+	kr_flush_execute(file);
+}
+
+void kr_flush_update_hold(struct kr_data *data)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		kr_flush_update_hold_of(item->file);
+	}
+}
+
+/* Asked flushes are answered when their session ends; no new round begins. */
+void kr_flush_stop(struct kr_data *data)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		kr_rounds_hold(&item->rounds, true);
+		kr_rounds_broken(&item->rounds, item->rounds.round);
+		kr_flush_execute(item->file);
+	}
+}
+
+bool kr_flush_quiet(const struct kr_data *data)
+{
+	const struct kr_sfile_data *item;
+
+	KR_LIST_FOR_EACH(item, &data->busy, busy) {
+		if (item->rounds.state != KR_ROUND_IDLE)
+			return false;
+	}
+	return true;
+}
+
+void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
+{
+	struct kr_sfile_data *item, *after;
+
+	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
+		struct kr_round_stream *round_stream = item->round_stream;
+
+		if (!round_stream && item->rounds.state == KR_ROUND_CHAIN &&
+			now_ns >= item->received_ns + KR_DATA_STALL_MS * KR_NS_PER_MS) {
+			kr_log_warn("flush round %llu: all has come, but a node does not say up to where: "
+				    "the round is run again",
+				(unsigned long long)item->rounds.round);
+			kr_flush_broken(item->file, item->rounds.round);
+			continue;
+		}
+		if (!round_stream || round_stream->paused || round_stream->jobs ||
+			now_ns < round_stream->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
+			continue;
+		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again",
+			(unsigned long long)round_stream->round, KR_DATA_STALL_MS / 1000);
+		kr_flush_broken(item->file, round_stream->round);
+	}
 }

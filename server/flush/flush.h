@@ -1,7 +1,7 @@
-/* FLUSH and its rounds on the server: wires round.c to sessions, streams (round_stream.c), writes (apply.c) and syncs
+/* FLUSH and its rounds: connects round.c with sessions, streams (round_stream.c), writes (apply.c) and syncs
  * (stable.c).
  *
- * Loop thread.  struct kr_sfile_data is the data side's state of one file: `data` in struct kr_sfile.
+ * Loop thread.  struct kr_sfile_data is the flush room's state of one file: `data` in struct kr_sfile.
  */
 #ifndef KR_SERVER_FLUSH_H
 #define KR_SERVER_FLUSH_H
@@ -12,16 +12,14 @@
 
 enum kr_flush_flag { /* FLUSH's */
 	KR_FLUSH_RESTORE =
-		1 << 30, /* of a replay of what a failed sync may have lost; not in messages: handle_flush sets it */
+		1 << 30, /* a replay of what a failed sync may have lost; set by handle_flush, not in messages */
 };
 
 struct kr_data;
 struct kr_sfile;
-struct kr_session;
 struct kr_round_stream;
-struct kr_block_server_pipeline;
 
-/* Who takes part in the running round, and how far its journal goes with it. */
+/* A participant of the running round, and up to where its journal goes in. */
 struct kr_flush_part {
 	uint32_t node;
 	uint8_t node_id[16];
@@ -40,9 +38,9 @@ struct kr_sfile_data {
 	struct kr_link gathering; /* in the owner's list: the next round waits until gather_ns for other writers */
 	uint64_t gather_ns;
 	struct kr_stable stable;
-	bool restoring; /* replays go in: for a moment the file has older bytes than it had, which nobody may see */
+	bool restoring;           /* replays go in: for a moment the file has older bytes, which no node may see */
 	uint64_t restorations;    /* how often that was so */
-	struct kr_list pipelines; /* kr_block_server_pipeline.of_file: one of each ring of which somebody has joined */
+	struct kr_list pipelines; /* kr_reader_pipeline.of_file: one for each ring that reads the file */
 
 	/* Of the running round. */
 	struct kr_round_stream *round_stream; /* while a chain's stream comes in */
@@ -54,19 +52,16 @@ struct kr_sfile_data {
 	struct kr_time ctime_before; /* ... and its ctime; INT64_MAX s: not known */
 	uint64_t round_overlapped;   /* bytes of the round that more than one node had written */
 	uint64_t overlapped;         /* ... of all rounds since the file was entered into the table */
-	uint64_t changes;            /* file->changes as the round left it: other changes disturb its attributes */
+	uint64_t changes; /* file->changes as the round left it: after other changes its attributes are outdated */
 	uint64_t base_changes, base_version; /* ... before the round, and the version then */
 	struct kr_time mtime;                /* the participants' latest */
 	struct kr_attr after;                /* what it replies */
 
-	struct kr_time mtime_rounds; /* latest that rounds have set since somebody set it by hand */
-	struct kr_time mtime_set;    /* by hand, while a round was running ... */
+	struct kr_time mtime_rounds; /* latest that rounds have set since a SETATTR */
+	struct kr_time mtime_set;    /* by SETATTR, during a round ... */
 	bool mtime_is_set;
-	bool again; /* ... or waited to be run once more, as now */
-	struct kr_time
-		mtime_kept; /* before the replay that runs, or is to be run once more; INT64_MIN s: not known yet */
+	bool again;                /* ... or before the round is run once more, as now */
+	struct kr_time mtime_kept; /* before the replay that runs, or will run once more; INT64_MIN s: unknown */
 };
-
-/* On the making and freeing of a struct kr_sfile. */
 
 #endif

@@ -1,9 +1,10 @@
 /* The running round of a file: carries out the actions of its machine (see flush_priv.h, round.h).
  *
- * Loop thread.  A round begins with write_inline (its bytes came with the request) or with KR_ROUND_BEGIN (a chain,
- * whose stream round_stream.c takes in), and ends in finish(): the job that sets the file's times and closes it.  An
- * action that causes a further event only queues more actions.
+ * Loop thread.  An inline round begins with write_inline.  A chained one begins with KR_ROUND_BEGIN, and
+ * round_stream.c takes its stream in.  Both end in finish(): the job that sets the file's times.  An action that
+ * causes another event only queues more actions.
  */
+#include "server/flush/hop.h"
 #include "server/flush/flush_priv.h"
 
 #include <errno.h>
@@ -70,9 +71,9 @@ static void begin_round(struct kr_sfile_data *data)
 	data->changing = true;
 }
 
-/* Whether others may have seen the file as it was before, and have READ since: a participant has flushed without WRITE
- * while READ was being recalled from it, or has sent again what a failed sync had lost, or its session has ended and
- * its leases are others' by now. */
+/* Whether other nodes may have seen the former bytes and hold READ since.  A participant may have flushed without
+ * WRITE while READ was recalled from it.  It may have sent again what a failed sync lost, or its session has ended and
+ * other nodes have its leases. */
 static bool changed_under_others(const struct kr_sfile_data *data)
 {
 	for (uint32_t i = 0; i < data->part_count; i++) {
@@ -81,7 +82,7 @@ static bool changed_under_others(const struct kr_sfile_data *data)
 		if (!kr_session_find_node(data->file->server, part->node))
 			return true;
 		if (part->replay && data->file->server->sessions->grace.active)
-			continue; /* nobody is served yet */
+			continue; /* no node is served yet */
 		if (!(kr_lease_table_held(&data->file->leases, part->node) & KR_LEASE_WRITE))
 			return true;
 	}
@@ -117,15 +118,15 @@ static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)
 		data->mtime = mtime;
 }
 
-/* The running round restores what a failed sync may have lost: of the file's attributes that has lost nothing, and they
- * may have been set since the round was run at first. */
+/* The running round restores what a failed sync may have lost.  The file's attributes are not lost, and a program may
+ * have set them since the first run of the round. */
 static bool keeps_attributes(const struct kr_sfile_data *data)
 {
 	return data->part_count == 1 && data->parts[0].restore && data->restoring;
 }
 
-/* The mtime that the file gets: what somebody set while the round ran, else the latest write of this and earlier
- * rounds; but for earlier ones that are ahead of our clock, by which the nodes go: it has been set back since. */
+/* The mtime of the file: what a SETATTR set during the round, else the latest write of this and earlier rounds.
+ * Earlier rounds ahead of our clock do not count: the clock has been set back since. */
 static struct kr_time final_mtime(struct kr_sfile_data *data)
 {
 	if (data->mtime_is_set)
@@ -137,14 +138,14 @@ static struct kr_time final_mtime(struct kr_sfile_data *data)
 	return kr_time_compare(data->mtime, data->mtime_rounds) > 0 ? data->mtime : data->mtime_rounds;
 }
 
-/* A node's own bytes are nothing that others changed. UNDISTURBED: nobody else changed the file while the round ran. */
-static void note_own(struct kr_sfile_data *data, bool undisturbed)
+/* A node's own bytes are no change by others.  UNDISTURBED: no other change came during the round. */
+static void record_own_change(struct kr_sfile_data *data, bool undisturbed)
 {
 	struct kr_sfile *file = data->file;
 
 	if (data->part_count != 1 || !undisturbed)
 		return;
-	/* One round of a node after the other. */
+	/* Consecutive rounds of one node. */
 	if (file->own_epoch != data->epoch_before || memcmp(file->own_node, data->parts[0].node_id, 16) != 0) {
 		file->own_base = data->epoch_before;
 		file->own_ctime = data->ctime_before;
@@ -160,10 +161,10 @@ void kr_flush_broken_off(struct kr_sfile_data *data)
 	if (!data->changing)
 		return;
 	end_changes(data);
-	note_own(data, undisturbed);
+	record_own_change(data, undisturbed);
 }
 
-static void note_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
+static void record_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
 {
 	struct kr_applied_flush flush = {.incarnation = part->incarnation, .number = part->request};
 
@@ -172,7 +173,7 @@ static void note_flush(struct kr_sfile_data *data, const struct kr_flush_part *p
 		kr_applied_flush_done(&data->owner->applied, &data->file->fid, &flush);
 }
 
-static void note_applied(struct kr_sfile_data *data)
+static void record_applied(struct kr_sfile_data *data)
 {
 	uint64_t round = data->rounds.round;
 
@@ -180,7 +181,7 @@ static void note_applied(struct kr_sfile_data *data)
 		struct kr_flush_part *part = &data->parts[i];
 
 		kr_applied_note(&data->owner->applied, &data->file->fid, part->node_id, part->seq, round);
-		note_flush(data, part);
+		record_flush(data, part);
 		kr_stable_applied(data->file, part->node_id, round);
 	}
 }
@@ -191,7 +192,7 @@ static void conclude(struct kr_sfile *file, int err)
 	struct kr_sfile_data *data = file->data;
 
 	if (err == 0)
-		note_applied(data);
+		record_applied(data);
 	else
 		data->owner->counters.failed_rounds++;
 	if (!data->parts[0].replay)
@@ -200,7 +201,7 @@ static void conclude(struct kr_sfile *file, int err)
 	kr_flush_execute(file);
 }
 
-/* A sync has failed, which may have lost bytes of the running round: they come once more, after what is sent again. */
+/* A failed sync may have lost bytes of the running round: they go in once more, after the replays. */
 static void run_again(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = file->data;
@@ -217,7 +218,7 @@ static void ignore(void *context, int err)
 	(void)err;
 }
 
-static void replay_noted(void *context, int err)
+static void replay_recorded(void *context, int err)
 {
 	struct kr_sfile *file = context;
 	struct kr_data *owner = file->data->owner;
@@ -232,8 +233,7 @@ static void replay_noted(void *context, int err)
 	kr_sfile_put(file);
 }
 
-/* Whether the next process may collect replays that are older than the running round: others' of the file, but for
- * those of who is gone. */
+/* Whether the next process may collect replays by other nodes that are older than the running round. */
 static bool comes_before_replays(const struct kr_sfile_data *data)
 {
 	const struct kr_server *server = data->owner->server;
@@ -241,8 +241,8 @@ static bool comes_before_replays(const struct kr_sfile_data *data)
 	return server->sessions->grace.active && kr_state_facts(server->state)->new_boot;
 }
 
-/* All bytes are there. What was replayed is written down before anything can come after it (replayed.h), and so is what
- * others have to replay nothing over that they still may. */
+/* All bytes are there.  Before anything can come after them, the server records replays on disk (replayed.h).  It also
+ * records rounds that older replays of other nodes must not overwrite. */
 static void applied(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = file->data;
@@ -259,7 +259,7 @@ static void applied(struct kr_sfile *file)
 		bool last = i + 1 == data->part_count;
 
 		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay,
-			last ? replay_noted : ignore, last ? kr_sfile_ref(file) : NULL);
+			last ? replay_recorded : ignore, last ? kr_sfile_ref(file) : NULL);
 	}
 }
 
@@ -274,7 +274,7 @@ static void finish_done(struct kr_apply *apply)
 	if (err == 0 && apply->want_before)
 		kr_flush_before(file, &apply->before);
 	if (err == 0 && data->mtime_is_set && kr_time_compare(apply->mtime, data->mtime_set) != 0) {
-		/* somebody set it while this job ran: whose came last is not known, theirs counts */
+		/* a SETATTR came during this job; the order is unknown, and its mtime counts */
 		struct kr_apply *again = kr_apply_new(file, apply->round, finish_done, NULL);
 
 		finish(file, again);
@@ -283,10 +283,9 @@ static void finish_done(struct kr_apply *apply)
 
 		end_changes(data);
 		if (err && data->parts[0].replay && undisturbed)
-			file->changed_epoch =
-				data->epoch_before; /* what has gone in comes again, all of it, and is judged then */
+			file->changed_epoch = data->epoch_before; /* all of it comes again, and is judged then */
 		else
-			note_own(data, undisturbed);
+			record_own_change(data, undisturbed);
 		data->after = apply->after;
 		data->after.version = 0;
 		if (err == 0) {
@@ -404,7 +403,7 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 		data->clear_suid = true;
 	if (add_part(data, request)->replay)
 		kr_stable_restoring(data);
-	if (!kr_data_hop(data->owner, session, action->downstream, host, &msg.downstream)) {
+	if (!kr_hop_address_of(data->owner, session, action->downstream, host, &msg.downstream)) {
 		kr_rounds_broken(&data->rounds, action->round);
 		return;
 	}
@@ -454,10 +453,9 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		(void)KR_FAULT("flush.reply");
 	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
 		if (action->err && attachment)
-			attachment->replays = false; /* whatever it was: others' later rounds go in now, and it asks
-							before it sends them again */
+			attachment->replays = false; /* later rounds of others go in now; the node asks again */
 		if (!action->err)
-			request->session->replayed_ns = kr_clock_ns();
+			request->session->recovery.replayed_ns = kr_clock_ns();
 		kr_applied_resent(&data->owner->applied, &data->file->fid, request->session->node_id, action->err,
 			kr_rounds_replayed_by(&data->rounds, request->session->node));
 		data->owner->replays--;
@@ -484,7 +482,7 @@ static void perform(struct kr_sfile *file, const struct kr_round_action *action)
 		data->round_stream = kr_round_stream_new(file, action->round, action->node);
 		break;
 	case KR_ROUND_SEND:
-		/* The round may have been aborted by the action before; then the request may be gone too. */
+		/* The action before may have aborted the round; then the request may be gone too. */
 		if (data->rounds.state == KR_ROUND_CHAIN && data->rounds.round == action->round)
 			send_round(file, action);
 		break;
@@ -518,7 +516,7 @@ void kr_flush_execute(struct kr_sfile *file)
 		perform(file, &action);
 	data->executing = false;
 	kr_stable_restored(
-		data); /* it may be that the last replay was answered before its round ended, since its session had */
+		data); /* the last replay may have been answered before its round ended, by the end of its session */
 	if (!kr_rounds_idle(&data->rounds) && !kr_link_linked(&data->busy)) {
 		kr_list_append(&data->owner->busy, &data->busy);
 		kr_sfile_ref(file);

@@ -33,7 +33,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		hop->data->hooks.pull(hop, frame);
 		break;
 	case KR_MSG_STREAM:
-		kr_round_stream_stream(hop, frame);
+		kr_round_stream_begin(hop, frame);
 		break;
 	case KR_MSG_EXTENT:
 		kr_round_stream_extent(hop, frame);
@@ -79,7 +79,7 @@ static size_t count_of(const struct kr_data *data, uint32_t node)
 	return count;
 }
 
-/* Of all sessions of whom SESSION belongs to. */
+/* Of all sessions of SESSION's user. */
 static size_t count_of_user(const struct kr_data *data, const struct kr_session *session)
 {
 	const struct kr_hop *hop;
@@ -88,19 +88,19 @@ static size_t count_of_user(const struct kr_data *data, const struct kr_session 
 	KR_LIST_FOR_EACH(hop, &data->hops, link) {
 		const struct kr_session *other = kr_session_find(data->server, hop->session);
 
-		count += other && kr_trust_same_owner(other->key, session->key);
+		count += other && kr_trust_same_owner(other->trust.key, session->trust.key);
 	}
 	return count;
 }
 
-/* 0, or why this node of that session may have no (more) ring connection. */
+/* 0, or why this node of that session may have no (further) ring connection. */
 static int check_caller(struct kr_data *data, uint32_t node, uint64_t id)
 {
 	struct kr_session *session = kr_session_find(data->server, id);
 
 	if (data->stopping || !session || session->dead || session->node != node)
 		return kr_fail(-ENOTCONN, "its session has ended");
-	if (!kr_trust_accepts(data->server, session->key))
+	if (!kr_trust_accepts(data->server, session->trust.key))
 		return kr_fail(-EKEYREJECTED, "the key of its session is not accepted any more");
 	if (count_of(data, node) >= KR_HOPS_PER_NODE)
 		return kr_fail(-EAGAIN, "too many connections of one node");

@@ -13,7 +13,6 @@
 #include "common/base/fault.h"
 #include "common/base/hex.h"
 #include "common/base/log.h"
-#include "server/base/fid.h"
 #include "server/base/line_log.h"
 #include "server/base/server.h"
 

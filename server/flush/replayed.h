@@ -1,6 +1,6 @@
-/* Which rounds of a former boot have been replayed in this one, kept beyond the end of the server's process: so that a
- * node that did not live to hear it, or could not be told, and replays them once more at the next start, does not cover
- * what came after them.  The page cache outlives the process and has what was applied; the order in which that happened
+/* Which rounds of a former boot have been replayed in this one, kept beyond the end of the server's process.  A node
+ * may not have got the answer, and replays them once more at the next start: that must not cover what came after them.
+ * The page cache outlives the process and has what was applied; the order in which that happened
  * was known to the process alone (applied.h), and the nodes that were answered do not replay theirs again.
  *
  * Hence the rule (flush_round.c): a replay that has been applied is written down before it is answered and before the

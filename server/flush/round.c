@@ -1,5 +1,6 @@
-/* The round machine (see round.h).  Every change of state is in one of the event functions or in start(), abandon() and
- * settle(), which they call. */
+/* The round machine (see round.h).  State changes only in the event functions, and in start(), abandon() and settle(),
+ * which they call.
+ */
 #include "server/flush/round.h"
 
 #include <errno.h>
@@ -11,9 +12,9 @@
 struct asked {
 	struct kr_link link;
 	struct kr_round_ask ask;
-	unsigned attempts;   /* rounds with it that broke */
+	unsigned attempts;   /* broken rounds with it */
 	bool sent, accepted; /* in the running chain */
-	bool answered;       /* its node was lost while its bytes were being written */
+	bool answered;       /* its node was lost during the write of its bytes */
 };
 
 struct queued_action {
@@ -141,7 +142,7 @@ bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node)
 	return has_replay_of(&rounds->waiting, node) || has_replay_of(&rounds->current, node);
 }
 
-/* Takes ASKED out of whatever list it is in and answers it. */
+/* Takes ASKED out of its list and answers it. */
 static void answer(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
 {
 	if (!asked->answered)
@@ -212,7 +213,7 @@ static void insert_in_ring_order(struct kr_list *list, struct asked *asked)
 	kr_list_insert_before(&other->link, &asked->link);
 }
 
-/* Whether the replay A comes before B: by ascending round, and within one in ring order, as its chain was merged. */
+/* Whether replay A comes before B: by ascending round, then in ring order, as its chain was merged. */
 static bool is_before(const struct kr_round_ask *a, const struct kr_round_ask *b)
 {
 	if (!b->replay_round || a->replay_round != b->replay_round)
@@ -220,7 +221,7 @@ static bool is_before(const struct kr_round_ask *a, const struct kr_round_ask *b
 	return kr_ring_order(a->order, a->node, b->order, b->node) < 0;
 }
 
-/* Whose turn it is: replays, then the first that asked. */
+/* The next flush: replays, then the first that asked. */
 static struct asked *first_in_turn(struct kr_rounds *rounds)
 {
 	struct asked *asked, *first = NULL;
@@ -284,8 +285,8 @@ static void start(struct kr_rounds *rounds)
 	}
 }
 
-/* Ends the running chain: ROUND_ABORT to all that were sent ROUND; its writes are drained before anything else starts.
- */
+/* Ends the running chain: ROUND_ABORT to all nodes that were sent ROUND.  Its writes are drained before anything else
+ * starts. */
 static void abandon(struct kr_rounds *rounds)
 {
 	struct asked *asked;
@@ -299,11 +300,11 @@ static void abandon(struct kr_rounds *rounds)
 	rounds->aborted++;
 }
 
-/* Puts what is left of a round that does not count back before all that wait. */
+/* Puts the unanswered flushes of an aborted round before all that wait. */
 static void ask_again(struct kr_rounds *rounds)
 {
 	struct asked *asked, *after;
-	struct kr_link *position = rounds->waiting.head.next; /* stays: what takes others along was alone */
+	struct kr_link *position = rounds->waiting.head.next; /* stays: a flush that takes others along was alone */
 
 	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->current, link) {
 		if (asked->answered) {

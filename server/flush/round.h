@@ -1,25 +1,23 @@
-/* The flush rounds of one file: who has asked, which round runs, what to tell whom.  PURE: no sockets, clocks or
- * threads.
+/* The flush rounds of one file: which nodes have asked, which round runs, what to send to whom.  PURE: no sockets,
+ * clocks or threads.
  *
- * A flush is asked *inline* (the server has its bytes) or *chained* (the node will stream them when told).  One round
- * of a file runs at a time.  Inline flushes are rounds of their own, in the order asked; when a chained one's turn
- * comes, all chained ones of its ring that wait form one round, a chain in ring order (natural order of the host names,
- * then node number): the first streams to the second, ..., the last to the server.  ROUND goes to all at once: a node
- * lets a stream wait that comes before its own ROUND.  Who asks meanwhile is in a later round.
+ * A flush is *inline* (the server has its bytes) or *chained* (the node streams them in the round).  One round of a
+ * file runs at a time.  An inline flush is a round of its own, in the order asked.  All waiting chained flushes of a
+ * ring form one round, a chain in ring order: natural order of the host names, then node number.  The first node
+ * streams to the second, the last to the server.  ROUND goes to all at once: a node lets a stream wait that comes
+ * before its own ROUND.  Later flushes are in a later round.
  *
- * When a participant is lost or a stream breaks, the round is aborted: its bytes are drained (no write of it is under
- * way any more) and the rest are asked again.  After KR_ROUND_CHAIN_ATTEMPTS broken rounds a flush goes on alone,
- * straight to the server (two nodes may not reach each other), after KR_ROUND_ATTEMPTS it fails with -EIO: the bytes
- * are in the node's journal.  A participant that the caller names as the cause (kr_rounds_accepted with an error) fails
- * at once.
+ * When a participant is lost or a stream breaks, the round is aborted.  Its bytes are drained (no write is under way)
+ * and the other flushes are asked again.  After KR_ROUND_CHAIN_ATTEMPTS broken rounds a flush goes on alone, straight
+ * to the server: two nodes may not reach each other.  After KR_ROUND_ATTEMPTS it fails with -EIO: the bytes are in the
+ * node's journal.  A participant that the caller names as the cause (kr_rounds_accepted with an error) fails at once.
  *
- * Replays (flushes of rounds that a machine crash may have undone) run one by one before everything else, by the
- * ascending numbers of the rounds that they were at first, and nothing runs while the machine is held (the server still
- * collects them). So do flushes of rounds that a failed sync may have undone. One that fails takes the later ones of
- * its node along, so that what is applied of a journal is all up to some number.
+ * Replays are flushes of rounds that a machine crash, or a failed sync, may have undone.  They run one by one before
+ * all others, by their first round numbers.  None runs while the machine is held (the server still collects them).  A
+ * replay that fails takes the later ones of its node along: what is applied of a journal is all up to some number.
  *
- * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions; what they cause waits in a queue of actions, which
- * the caller takes out with kr_rounds_action after each event (an action's execution may cause events in turn).
+ * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions.  What they cause waits in a queue of actions,
+ * which the caller empties with kr_rounds_action after each event.  An action may cause events in turn.
  */
 #ifndef KR_SERVER_ROUND_H
 #define KR_SERVER_ROUND_H
@@ -27,7 +25,7 @@
 #include "common/base/list.h"
 
 enum {
-	KR_ROUND_ASKS_PER_NODE = 4,       /* unanswered ones on one file; a node of ours has one */
+	KR_ROUND_ASKS_PER_NODE = 4,       /* unanswered flushes on one file; our nodes have one */
 	KR_ROUND_REPLAYS_PER_NODE = 1024, /* ... and while replays are collected, one per round it replays */
 	KR_ROUND_CHAIN_ATTEMPTS = 2,
 	KR_ROUND_ATTEMPTS = 6,
@@ -44,13 +42,11 @@ enum kr_round_state {
 enum kr_round_action_kind {
 	KR_ROUND_WRITE,   /* apply the inline flush TOKEN as round ROUND, then kr_rounds_finished */
 	KR_ROUND_BEGIN,   /* be ready for the stream of ROUND from NODE, the last participant */
-	KR_ROUND_SEND,    /* ROUND to NODE (it asked as TOKEN): its downstream is DOWNSTREAM (0 = the server),
-			   * HAS_UPSTREAM; then    kr_rounds_accepted */
+	KR_ROUND_SEND,    /* send ROUND to NODE (asked as TOKEN), DOWNSTREAM 0: the server; then kr_rounds_accepted */
 	KR_ROUND_FINISH,  /* all participants accepted and the stream is written: set times, then kr_rounds_finished */
-	KR_ROUND_ABORT,   /* ROUND_ABORT to NODE */
-	KR_ROUND_DISCARD, /* drop the round stream of ROUND; kr_rounds_drained when nothing of it is under way */
-	KR_ROUND_REPLY,   /* answer TOKEN: error ERR (negative errno), or applied in ROUND when 0; ALONE: no other
-			     participant */
+	KR_ROUND_ABORT,   /* send ROUND_ABORT to NODE */
+	KR_ROUND_DISCARD, /* drop the stream of ROUND; kr_rounds_drained when no write of it is under way */
+	KR_ROUND_REPLY,   /* answer TOKEN: ERR (-errno), or applied in ROUND if 0; ALONE: the only participant */
 };
 
 struct kr_round_action {
@@ -68,8 +64,8 @@ struct kr_round_ask {
 	const char *order;
 	const char *ring;
 	bool inlined;
-	bool single;           /* cannot be a link of a chain (nobody can connect to it): a round of its own */
-	uint64_t replay_round; /* that it was applied in at first; 0: not a replay */
+	bool single;           /* no node can connect to it: a round of its own */
+	uint64_t replay_round; /* its first round number; 0: no replay */
 	void *token;
 };
 
@@ -81,33 +77,33 @@ struct kr_rounds {
 	bool held;
 	bool received;                     /* the stream of the running round is complete and written */
 	uint64_t round;                    /* number of the running round */
-	uint64_t (*number)(void *context); /* gives the next round number, ascending */
+	uint64_t (*number)(void *context); /* returns the next round number, ascending */
 	void *number_context;
-	uint64_t aborted; /* rounds, so far: how tests see that one was */
+	uint64_t aborted; /* number of aborted rounds, for tests */
 };
 
 /* NUMBER gives out ascending numbers, > 0. */
 void kr_rounds_init(struct kr_rounds *rounds, uint64_t (*number)(void *context), void *context);
-/* Forgets everything without replies. */
+/* Drops everything without replies. */
 void kr_rounds_fini(struct kr_rounds *rounds);
-/* Nothing asked, running or to be done. */
+/* Nothing is asked, runs or is queued. */
 bool kr_rounds_idle(const struct kr_rounds *rounds);
-/* How many flushes wait for their turn. */
+/* How many flushes wait for their round. */
 size_t kr_rounds_waiting(const struct kr_rounds *rounds);
-/* NODE has asked for a flush that is not answered. */
+/* NODE has an unanswered flush. */
 bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node);
-/* Replays wait for their turn. */
+/* Replays wait for their round. */
 bool kr_rounds_replaying(const struct kr_rounds *rounds);
-/* Replays are not answered. */
+/* Replays are unanswered. */
 bool kr_rounds_replay(const struct kr_rounds *rounds);
-/* NODE has asked for replays that are not answered. */
+/* NODE has unanswered replays. */
 bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node);
 
 /* A node asks. 0, or -EAGAIN: it has too many unanswered ones on this file (no reply action follows). */
 int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask);
 /* Holds or releases the start of rounds (a running one goes on). */
 void kr_rounds_hold(struct kr_rounds *rounds, bool held);
-/* NODE answered ROUND: ERR 0, or the status with which it refused. Late answers are ignored. */
+/* NODE answered ROUND: ERR 0, or why it refused.  Late answers are ignored. */
 void kr_rounds_accepted(struct kr_rounds *rounds, uint64_t round, uint32_t node, int err);
 /* The stream of ROUND is complete and all of it is written. */
 void kr_rounds_received(struct kr_rounds *rounds, uint64_t round);
@@ -117,11 +113,11 @@ void kr_rounds_broken(struct kr_rounds *rounds, uint64_t round);
 void kr_rounds_failed(struct kr_rounds *rounds, uint64_t round, int err);
 /* The answer to KR_ROUND_WRITE (ERR: of the write) or KR_ROUND_FINISH. */
 void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err);
-/* The same of a round that has been taken away again by other means, and is to be run once more when its turn comes. */
+/* The same for a round whose bytes were lost again: it is run once more. */
 void kr_rounds_undone(struct kr_rounds *rounds, uint64_t round);
 /* The answer to KR_ROUND_DISCARD. */
 void kr_rounds_drained(struct kr_rounds *rounds, uint64_t round);
-/* NODE's session is gone: what it asked is answered with -ENOTCONN, a chain with it is aborted. */
+/* The session of NODE has ended: its flushes are answered with -ENOTCONN, its chain is aborted. */
 void kr_rounds_lost(struct kr_rounds *rounds, uint32_t node);
 
 /* Takes the next action out; false when there is none. */

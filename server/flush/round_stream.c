@@ -1,7 +1,7 @@
 /* Streams of chained rounds (see round_stream.h).
  *
- * An round stream belongs to its file (data.round stream) from KR_ROUND_BEGIN until all is written or the round is
- * aborted.  Apply jobs outlive neither: a discarded round stream lives until its last job is done.
+ * A round stream belongs to its file (data.round_stream) from KR_ROUND_BEGIN until all is written or the round is
+ * aborted.  A discarded round stream lives until its last apply job is done.
  */
 #include "server/flush/round_stream.h"
 
@@ -71,7 +71,7 @@ static void account(struct kr_round_stream *round_stream, size_t taken, size_t f
 
 /* --- the end of an round stream --------------------------------------------------------------- */
 
-/* Answers STREAM, if it has come and is not answered yet, and leaves the connection. */
+/* Answers STREAM, if it has come and is unanswered, and leaves the connection. */
 static void leave_hop(struct kr_round_stream *round_stream, int err)
 {
 	resume(round_stream);
@@ -123,7 +123,7 @@ void kr_round_stream_discard(struct kr_round_stream *round_stream)
 
 static void start_jobs(struct kr_round_stream *round_stream);
 
-/* Whether the stream has ended and all of it is written; then the round stream is gone. */
+/* Whether the stream has ended and all of it is written; then the round stream is freed. */
 static bool complete(struct kr_round_stream *round_stream)
 {
 	struct kr_sfile *file = round_stream->file;
@@ -164,7 +164,7 @@ static void job_done(struct kr_apply *apply)
 	kr_sfile_put(file);
 }
 
-/* Starts the collected batch if it is large enough, or the last, and a job may be started. */
+/* Starts the collected batch if it is large enough, or the last, and a job is free. */
 static void start_jobs(struct kr_round_stream *round_stream)
 {
 	struct kr_apply *batch = round_stream->batch;
@@ -198,7 +198,7 @@ static void collect(struct kr_round_stream *round_stream, uint64_t offset, struc
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* The stream is not as it must be: the round is run again. */
+/* The stream is malformed: the round is run again. */
 static void break_off(struct kr_round_stream *round_stream, const char *why)
 {
 	kr_log_warn("flush round %llu: the stream from %s is broken: %s; the round is run again",
@@ -219,7 +219,7 @@ static struct kr_round_stream *find_stream(const struct kr_hop *hop, uint64_t st
 	return NULL;
 }
 
-void kr_round_stream_stream(struct kr_hop *hop, const struct kr_frame *frame)
+void kr_round_stream_begin(struct kr_hop *hop, const struct kr_frame *frame)
 {
 	struct kr_arena arena = {0};
 	union kr_any_msg msg;
@@ -306,7 +306,7 @@ void kr_round_stream_hop_closed(struct kr_hop *hop)
 
 	KR_LIST_FOR_EACH_SAFE(round_stream, after, &hop->round_streams, of_hop) {
 		if (round_stream->ended)
-			leave_hop(round_stream, 0); /* all is here; it only cannot be told */
+			leave_hop(round_stream, 0); /* all is here; only the answer is lost */
 		else
 			break_off(round_stream, "the connection ended");
 	}

@@ -147,10 +147,10 @@ static void run(struct kr_pool_share_job *gated)
 		job->err = kr_export_fsync(export, &job->file->fid, job->data_only);
 	if (job->err == 0)
 		job->err = KR_FAULT("stable.after");
-	/* A file that is gone has nothing to lose; but when the whole export is gone, its files are not.  (That it
-	 * stays gone if the power fails now is not known: see docs/recovery.md.  To know it before its nodes let go of
-	 * its bytes would take a sync of the whole filesystem after its removal, and until then these bytes would take
-	 * up their journals, and `umount` would wait for it.) */
+	/* A file that is gone has nothing to lose; but when the whole export is gone, its files are not. (That it
+	 * stays gone if the power fails now is not known: see docs/recovery.md. To know that, the server would have to
+	 * sync the whole filesystem after the removal. Until then these bytes would stay in the journals, and `umount`
+	 * would wait.) */
 	job->gone = job->err == -ESTALE && kr_export_tick(export) == 0;
 	if (job->err && !job->gone)
 		kr_state_not_clean(job->file->server->state);

@@ -8,25 +8,25 @@
 #include "server/flush/data_state.h"
 #include "server/export/export.h"
 
-struct cut_wait {
+struct barrier_wait {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	void (*fn)(struct kr_request *request);
-	size_t unanswered;    /* QUERYs, and one more while they are being sent */
-	uint64_t sync_errors; /* that there had been then */
+	size_t unanswered;    /* QUERYs, and one more while they are sent */
+	uint64_t sync_errors; /* kr_data.counters.sync_errors at that time */
 	int err;
 };
 
 static void sync_file(
 	struct kr_request *request, struct kr_sfile *file, kr_stable_fn done, void (*fn)(struct kr_request *request))
 {
-	struct cut_wait *wait = kr_xcalloc(1, sizeof(*wait));
+	struct barrier_wait *wait = kr_xcalloc(1, sizeof(*wait));
 
-	*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
+	*wait = (struct barrier_wait){.request = request, .file = file, .fn = fn};
 	kr_stable_wait(file, request->session->node_id, false, done, wait);
 }
 
-static void go_on(struct cut_wait *wait, int err)
+static void go_on(struct barrier_wait *wait, int err)
 {
 	struct kr_request *request = wait->request;
 	void (*fn)(struct kr_request *) = wait->fn;
@@ -38,22 +38,22 @@ static void go_on(struct cut_wait *wait, int err)
 
 /* --- before ----------------------------------------------------------------------------------- */
 
-static void answered(struct cut_wait *wait)
+static void answered(struct barrier_wait *wait)
 {
 	if (--wait->unanswered > 0)
 		return;
 	if (wait->request->session->dead) {
 		wait->err = -ESTALE;
-		wait->request->remembered = false; /* it has not been made: who asks again shall not be told of this */
+		wait->request->duplicate.remembered = false; /* not made: a repetition shall not get this answer */
 	}
 	go_on(wait, wait->err);
 }
 
-/* When its session has ended, the one that has taken its place has the bytes, or the next instance awaits the node;
- * else they will be late, and judged. */
-static void told(struct kr_session *session, void *context, int err, const void *message)
+/* If the session has ended, its successor has the bytes, or the next instance awaits the node.  Else the bytes will be
+ * late, and judged. */
+static void query_answered(struct kr_session *session, void *context, int err, const void *message)
 {
-	struct cut_wait *wait = context;
+	struct barrier_wait *wait = context;
 	const struct kr_query_reply *reply = message;
 	struct kr_data *data = kr_data_of(wait->file);
 	const struct kr_fid *fid = &wait->file->fid;
@@ -66,10 +66,10 @@ static void told(struct kr_session *session, void *context, int err, const void 
 	answered(wait);
 }
 
-/* Whether what SESSION's node has been told to send again may go in after the change. Not so what was refused then:
- * that is judged if the node has given a lease back with it (late.h), and if the node makes the change itself it knows,
- * which may be what makes room. */
-static bool may_bring_back(
+/* Whether SESSION's node may send lost bytes again after the change.  Not those that the server refused: it judges
+ * them if the node gave a lease back with them (late.h).  If the node makes the change itself, it knows of them: the
+ * change may make room. */
+static bool may_send_again(
 	const struct kr_session *session, const struct kr_sfile *file, const struct kr_request *request)
 {
 	const struct kr_attachment *attachment = kr_attachment_find(file, session);
@@ -80,9 +80,9 @@ static bool may_bring_back(
 	return kr_applied_owes(&kr_data_of(file)->applied, &file->fid, session->node_id);
 }
 
-/* Asks whoever has been told that its rounds were lost whether it has sent them again.  Who is still reclaiming is told
- * of it then, and may wait for this request to end. */
-static void ask_who_owes(struct cut_wait *wait)
+/* Asks each node that got UNSTABLE whether it has sent the lost rounds again.  A node that still reclaims gets
+ * UNSTABLE then, and may wait for this request to end. */
+static void query_debtors(struct barrier_wait *wait)
 {
 	struct kr_query_request msg = {.file = wait->file->fid};
 	struct kr_session *session;
@@ -91,12 +91,12 @@ static void ask_who_owes(struct cut_wait *wait)
 	wait->sync_errors = kr_data_of(wait->file)->counters.sync_errors;
 	KR_LIST_FOR_EACH(session, &wait->request->server->sessions->living, link) {
 		if (!kr_data_of(wait->file)->applied.owing || wait->request->session->dead)
-			break; /* as a rule; or it will not be made */
-		if (!may_bring_back(session, wait->file, wait->request))
+			break; /* usually; or the change will not be made */
+		if (!may_send_again(session, wait->file, wait->request))
 			continue;
-		if (session->reclaiming)
+		if (session->recovery.reclaiming)
 			wait->err = -EIO;
-		else if (kr_callback_send(session, KR_MSG_QUERY, &msg, told, wait))
+		else if (kr_callback_send(session, KR_MSG_QUERY, &msg, query_answered, wait))
 			wait->unanswered++;
 	}
 	answered(wait);
@@ -107,25 +107,25 @@ static void synced_before(void *context, int err)
 	if (err)
 		go_on(context, err);
 	else
-		ask_who_owes(context);
+		query_debtors(context);
 }
 
 void kr_truncate_barrier_begin(
 	struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
 	const struct kr_stable *stable = &file->data->stable;
-	struct cut_wait *wait;
+	struct barrier_wait *wait;
 
 	request->cancel = NULL;
-	request->committed = true;
-	request->syncs_cut =
+	request->effect.committed = true;
+	request->effect.syncs_truncation =
 		stable->applied > stable->good || stable->cut_owed || kr_stable_others(file, request->session->node_id);
-	if (request->syncs_cut) {
+	if (request->effect.syncs_truncation) {
 		sync_file(request, file, synced_before, fn);
 	} else {
 		wait = kr_xcalloc(1, sizeof(*wait));
-		*wait = (struct cut_wait){.request = request, .file = file, .fn = fn};
-		ask_who_owes(wait);
+		*wait = (struct barrier_wait){.request = request, .file = file, .fn = fn};
+		query_debtors(wait);
 	}
 }
 
@@ -133,7 +133,7 @@ void kr_truncate_barrier_begin(
 
 void kr_truncate_barrier_made(struct kr_request *request)
 {
-	request->syncs_cut = true;
+	request->effect.syncs_truncation = true;
 }
 
 void kr_truncate_barrier_to(struct kr_request *request, const struct kr_fid *fid, uint64_t size)
@@ -144,12 +144,12 @@ void kr_truncate_barrier_to(struct kr_request *request, const struct kr_fid *fid
 		attr.size = UINT64_MAX;
 	if (attr.size != size)
 		kr_truncate_barrier_made(request);
-	request->shorter = attr.size > size;
+	request->effect.shorter = attr.size > size;
 }
 
 static void synced_after(void *context, int err)
 {
-	struct cut_wait *wait = context;
+	struct barrier_wait *wait = context;
 
 	wait->file->data->stable.cut_owed = err != 0;
 	go_on(wait, err);
@@ -157,7 +157,7 @@ static void synced_after(void *context, int err)
 
 void kr_truncate_barrier_end(struct kr_request *request, struct kr_sfile *file, void (*fn)(struct kr_request *request))
 {
-	if (request->syncs_cut)
+	if (request->effect.syncs_truncation)
 		sync_file(request, file, synced_after, fn);
 	else
 		fn(request);

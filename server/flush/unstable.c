@@ -2,14 +2,14 @@
  *
  * Loop thread.  What the kernel failed to write it calls clean: only the nodes' journals have it for certain.  It goes
  * in again in the order of the rounds, since of two that wrote the same byte either may come first.  So no round of the
- * file begins before all whom it concerns have sent their replays (flush_gather.c asks kr_stable_restores): then these
+ * file begins before all whom it concerns have sent their replays (flush.c asks kr_stable_restores): then these
  * run by their rounds, as after a loss of power, and after them what waited.  They need no lease: they make the file
  * what everybody takes it for.  A node answers when it has sent them, whatever else it waits for, so nothing that waits
  * for a round here can keep it from that.
  *
  * Nobody is waited for longer than half the lease time, nor who has no session, or reclaims: what these bring goes in
- * as bytes not flushed, and so does what comes after the wait.  (So does what a node sends whose connection is paused
- * meanwhile, because it has too much here that was counted before the sync failed, or for which there was no room, and
+ * as bytes not flushed, and so does what comes after the wait.  (So does what a node sends
+ * whose connection is paused meanwhile.  It has too much here, counted before the sync failed or without room, and
  * waits for this: its answer is behind that.) What a late node had sent before it was away is judged as its late bytes
  * are. But it does not count as one that waits for that: if its daemon, or this one, is killed before it has asked, who
  * takes its place is not late.
@@ -112,7 +112,7 @@ static void ask(struct kr_sfile *file, struct kr_session *session, const struct 
 	struct kr_stable *stable = &file->data->stable;
 	struct sent_unstable *sent = send_unstable(file, session, loss);
 
-	if (!sent || session->reclaiming)
+	if (!sent || session->recovery.reclaiming)
 		return;
 	kr_list_append(&stable->asked, &sent->link);
 	if (kr_link_linked(&stable->restoring))
@@ -170,8 +170,8 @@ static void wait_no_longer(struct kr_sfile *file)
 		struct sent_unstable *sent = KR_LIST_ENTRY(stable->asked.head.next, struct sent_unstable, link);
 		const struct kr_session *session = kr_session_find_node(file->server, sent->node);
 
-		kr_log_warn(
-			"node %s has not said that it has sent again what a failed sync may have lost: it is not waited for any more",
+		kr_log_warn("node %s has not said that it has sent again what a failed sync may have lost: "
+			    "it is not waited for any more",
 			session ? session->name : "?");
 		waited(sent);
 	}

@@ -1,8 +1,8 @@
-/* Attributes, with questions to the nodes that write.
+/* Attributes of files, with QUERYs to the nodes that write.
  *
- * The order is: ask the holders of WRITE, then stat.  A holder that flushes in between is seen by the stat; the other
- * way round its bytes could be missed by both.  If the file was cut in between, the answers are of a file that was
- * longer, and everything is asked again (at most ATTEMPTS_MAX times).
+ * First the server queries the holders of WRITE, then it calls stat.  The stat sees what a holder flushes in between.
+ * The other way round both could miss those bytes.  If a truncation came in between, the answers describe a longer
+ * file, and everything is asked again, ATTEMPTS_MAX times at most.
  */
 #include "server/leases/attrs.h"
 
@@ -18,20 +18,19 @@
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
-#include "server/leases/watch.h"
 
-enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's idea of our clock is not as wrong as that */ };
+enum { ATTEMPTS_MAX = 100, AHEAD_S = 5 /* a node's estimate of the server's clock is more exact */ };
 
-struct stat_query;
+struct node_query;
 
 /* One kr_attrs_get under way. */
-struct look {
+struct get {
 	struct kr_request *request;
 	struct kr_sfile *file;
-	bool ask_holders;
+	bool query_writers;
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr);
 	struct kr_list queries; /* unanswered */
-	bool dirty, unanswered; /* unanswered: by a session that ended, which perhaps has an successor */
+	bool dirty, unanswered; /* a session ended without an answer; it may have a successor */
 	uint64_t end;
 	struct kr_time mtime;
 	uint64_t changes, ended, cuts;
@@ -40,53 +39,54 @@ struct look {
 	struct kr_attr attr;
 };
 
-struct stat_query {
+struct node_query {
 	struct kr_link link;
-	struct look *look;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct get *get;
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
-	uint64_t since_ns; /* asked then, of this session or of one that it has replaced */
+	uint64_t since_ns; /* when this session, or its predecessor, was asked */
 };
 
-static void begin(struct look *look);
+static void begin(struct get *get);
 
-static void finish(struct look *look)
+static void finish(struct get *get)
 {
-	struct kr_request *request = look->request;
-	void (*fn)(struct kr_request *, const struct kr_attr *) = look->fn;
-	struct kr_attr attr = look->attr;
+	struct kr_request *request = get->request;
+	void (*fn)(struct kr_request *, const struct kr_attr *) = get->fn;
+	struct kr_attr attr = get->attr;
 
-	assert(kr_list_empty(&look->queries));
-	kr_sfile_put(look->file);
-	free(look);
+	assert(kr_list_empty(&get->queries));
+	kr_sfile_put(get->file);
+	free(get);
 	request->job_state = NULL;
 	fn(request, request->err ? NULL : &attr);
 }
 
 static void run_stat(struct kr_request *request)
 {
-	struct look *look = request->job_state;
+	struct get *get = request->job_state;
 
-	request->err = kr_export_getattr(request->server->export, &look->file->fid, &look->attr);
+	request->err = kr_export_getattr(request->server->export, &get->file->fid, &get->attr);
 }
 
-/* A node that changes the file each time before it answers, as late as it may, would hold others up for long: what it
- * said was so while we asked. */
-static bool takes_long(const struct look *look)
+/* A node may change the file each time just before it answers.  Then its answer was true during the query, and the
+ * repetition ends. */
+static bool takes_long(const struct get *get)
 {
-	return kr_clock_ns() - look->begun_ns > KR_SESSION_ASK_LEASES * look->request->server->lease_ms * KR_NS_PER_MS;
+	return kr_clock_ns() - get->begun_ns >
+		KR_SESSION_CALLBACK_LEASES * get->request->server->lease_ms * KR_NS_PER_MS;
 }
 
-static bool is_to_be_repeated(const struct look *look)
+static bool is_to_be_repeated(const struct get *get)
 {
-	const struct kr_sfile *file = look->file;
+	const struct kr_sfile *file = get->file;
 
-	if (look->request->err || look->request->session->dead || look->attempts >= ATTEMPTS_MAX)
+	if (get->request->err || get->request->session->dead || get->attempts >= ATTEMPTS_MAX)
 		return false;
-	return look->unanswered || ((file->cuts != look->cuts || file->ended != look->ended) && !takes_long(look));
+	return get->unanswered || ((file->cuts != get->cuts || file->ended != get->ended) && !takes_long(get));
 }
 
-/* It was set by hand, and before what somebody has not flushed was written: that was flushed first. */
+/* A program set the time, and the writers flushed before that. */
 static bool is_ahead(struct kr_time mtime)
 {
 	return mtime.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + AHEAD_S;
@@ -94,42 +94,42 @@ static bool is_ahead(struct kr_time mtime)
 
 static void stat_done(struct kr_request *request)
 {
-	struct look *look = request->job_state;
-	struct kr_sfile *file = look->file;
+	struct get *get = request->job_state;
+	struct kr_sfile *file = get->file;
 
-	if (is_to_be_repeated(look)) {
-		begin(look);
+	if (is_to_be_repeated(get)) {
+		begin(get);
 		return;
 	}
 	if (!request->err) {
-		kr_sfile_version(file, look->changes, &look->attr);
-		if (look->dirty && S_ISREG(look->attr.mode)) { /* nobody has unflushed bytes of anything else */
-			look->attr.version = 0;
-			look->attr.size = KR_MAX(look->attr.size, look->end);
-			if (kr_time_compare(look->mtime, look->attr.mtime) > 0 || is_ahead(look->attr.mtime))
-				look->attr.mtime = look->mtime;
+		kr_sfile_version(file, get->changes, &get->attr);
+		if (get->dirty && S_ISREG(get->attr.mode)) { /* only regular files have unflushed bytes */
+			get->attr.version = 0;
+			get->attr.size = KR_MAX(get->attr.size, get->end);
+			if (kr_time_compare(get->mtime, get->attr.mtime) > 0 || is_ahead(get->attr.mtime))
+				get->attr.mtime = get->mtime;
 		}
 	}
-	finish(look);
+	finish(get);
 }
 
-static void go(struct look *look)
+static void run_getattr_job(struct get *get)
 {
-	look->changes = look->file->changes;
-	look->ended = look->file->ended;
-	kr_request_run(look->request, run_stat, stat_done);
+	get->changes = get->file->changes;
+	get->ended = get->file->ended;
+	kr_request_run(get->request, run_stat, stat_done);
 }
 
 static bool begins(const struct kr_session *session)
 {
-	return kr_clock_ns() - session->begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
+	return kr_clock_ns() - session->expiry.begun_ns <= session->server->lease_ms * KR_NS_PER_MS;
 }
 
-/* The successor of a session that ends without having answered owes it still ... */
-static void note_debt(const struct stat_query *query, bool answered)
+/* A session that ends without an answer passes the debt on to its successor ... */
+static void record_owed_reply(const struct node_query *query, bool answered)
 {
 	struct kr_attachment *attachment =
-		answered && !begins(query->session) ? NULL : kr_attachment_find(query->look->file, query->session);
+		answered && !begins(query->session) ? NULL : kr_attachment_find(query->get->file, query->session);
 
 	if (attachment && answered)
 		attachment->owed_size_ns = 0;
@@ -137,128 +137,128 @@ static void note_debt(const struct stat_query *query, bool answered)
 		attachment->left_size_ns = query->since_ns;
 }
 
-/* ... if it is asked again as soon as it has begun: else it is somebody else who asks. */
-static uint64_t owed_since(const struct look *look, const struct kr_session *session)
+/* ... if the successor is asked right after its begin: later questions are of other requests. */
+static uint64_t owed_since(const struct get *get, const struct kr_session *session)
 {
-	const struct kr_attachment *attachment = begins(session) ? kr_attachment_find(look->file, session) : NULL;
+	const struct kr_attachment *attachment = begins(session) ? kr_attachment_find(get->file, session) : NULL;
 
 	return attachment && attachment->owed_size_ns ? attachment->owed_size_ns : kr_clock_ns();
 }
 
 static void query_answered(struct kr_session *session, void *context, int err, const void *message)
 {
-	struct stat_query *query = context;
-	struct look *look = query->look;
+	struct node_query *query = context;
+	struct get *get = query->get;
 	const struct kr_query_reply *reply = message;
 
 	(void)session;
-	note_debt(query, err != -ENOTCONN);
+	record_owed_reply(query, err != -ENOTCONN);
 	kr_list_remove(&query->link);
 	free(query);
-	look->unanswered |= err == -ENOTCONN;
-	if (!err && reply->dirty && reply->end <= INT64_MAX) { /* no file is larger, whatever it says */
-		look->dirty = true;
-		look->end = KR_MAX(look->end, reply->end);
-		if (kr_time_compare(reply->mtime, look->mtime) > 0)
-			look->mtime = reply->mtime;
+	get->unanswered |= err == -ENOTCONN;
+	if (!err && reply->dirty && reply->end <= INT64_MAX) { /* no file is larger */
+		get->dirty = true;
+		get->end = KR_MAX(get->end, reply->end);
+		if (kr_time_compare(reply->mtime, get->mtime) > 0)
+			get->mtime = reply->mtime;
 	}
-	if (kr_list_empty(&look->queries)) {
-		look->request->cancel = look->request->hurry = NULL;
-		go(look);
+	if (kr_list_empty(&get->queries)) {
+		get->request->cancel = get->request->hurry = NULL;
+		run_getattr_job(get);
 	}
 }
 
-static void ask(struct look *look, struct kr_session *session)
+static void ask(struct get *get, struct kr_session *session)
 {
-	struct kr_query_request msg = {.file = look->file->fid};
-	struct stat_query *query = kr_xcalloc(1, sizeof(*query));
+	struct kr_query_request msg = {.file = get->file->fid};
+	struct node_query *query = kr_xcalloc(1, sizeof(*query));
 
-	query->look = look;
+	query->get = get;
 	query->session = session;
-	query->since_ns = owed_since(look, session);
+	query->since_ns = owed_since(get, session);
 	query->ask = kr_callback_send_long(session, KR_MSG_QUERY, &msg, query_answered, NULL, query, query->since_ns);
 	if (query->ask)
-		kr_list_append(&look->queries, &query->link);
+		kr_list_append(&get->queries, &query->link);
 	else
 		free(query);
 }
 
-static void ask_holders(struct look *look)
+static void query_writers(struct get *get)
 {
 	struct kr_attachment *attachment;
 
-	KR_LIST_FOR_EACH(attachment, &look->file->attachments, of_file) {
+	KR_LIST_FOR_EACH(attachment, &get->file->attachments, of_file) {
 		struct kr_session *session = attachment->session;
 
-		if (session != look->request->session &&
-			(kr_lease_table_held(&look->file->leases, session->node) & KR_LEASE_WRITE))
-			ask(look, session);
+		if (session != get->request->session &&
+			(kr_lease_table_held(&get->file->leases, session->node) & KR_LEASE_WRITE))
+			ask(get, session);
 	}
 }
 
-static void withdraw_queries(struct look *look)
+static void withdraw_queries(struct get *get)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&look->queries))) {
-		struct stat_query *query = KR_LIST_ENTRY(link, struct stat_query, link);
+	while ((link = kr_list_pop(&get->queries))) {
+		struct node_query *query = KR_LIST_ENTRY(link, struct node_query, link);
 
-		kr_callback_abandon(query->session, query->ask, look->request->session);
+		kr_callback_abandon(query->session, query->ask, get->request->session);
 		free(query);
 	}
 }
 
 static void cancel_stat(struct kr_request *request)
 {
-	struct look *look = request->job_state;
+	struct get *get = request->job_state;
 
-	withdraw_queries(look);
-	kr_sfile_put(look->file);
-	free(look);
+	withdraw_queries(get);
+	kr_sfile_put(get->file);
+	free(get);
 	request->job_state = NULL;
 }
 
-/* Nobody is left who would hear the answer. */
+/* The session that asked has ended. */
 static void hurry_stat(struct kr_request *request)
 {
 	withdraw_queries(request->job_state);
-	go(request->job_state);
+	run_getattr_job(request->job_state);
 }
 
-static void begin(struct look *look)
+static void begin(struct get *get)
 {
-	look->attempts++;
-	look->cuts = look->file->cuts;
-	look->dirty = look->unanswered = false;
-	look->end = 0;
-	look->mtime = (struct kr_time){.sec = INT64_MIN};
-	if (look->ask_holders && !look->request->session->dead)
-		ask_holders(look);
-	if (kr_list_empty(&look->queries)) {
-		go(look);
-	} else if (look->request->committed) {
-		look->request->hurry = hurry_stat;
-		/* Others may build on what it has done while it waits: it must not be done again. */
-		look->request->server->sessions->hooks.request_cache.end(look->request, 0);
+	get->attempts++;
+	get->cuts = get->file->cuts;
+	get->dirty = get->unanswered = false;
+	get->end = 0;
+	get->mtime = (struct kr_time){.sec = INT64_MIN};
+	if (get->query_writers && !get->request->session->dead)
+		query_writers(get);
+	if (kr_list_empty(&get->queries)) {
+		run_getattr_job(get);
+	} else if (get->request->effect.committed) {
+		get->request->hurry = hurry_stat;
+		/* Other nodes may build on the effect while the request waits: the server must not execute it again. */
+		get->request->server->sessions->hooks.request_cache.end(get->request, 0);
 	} else {
-		look->request->cancel = cancel_stat;
+		get->request->cancel = cancel_stat;
 	}
 }
 
-void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_others,
+void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool query_writers,
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr))
 {
-	struct look *look = kr_xcalloc(1, sizeof(*look));
+	struct get *get = kr_xcalloc(1, sizeof(*get));
 
 	assert(!request->job_state);
-	look->request = request;
-	look->file = kr_sfile_get(request->server, fid);
-	look->ask_holders = ask_others;
-	look->fn = fn;
-	look->begun_ns = kr_clock_ns();
-	kr_list_init(&look->queries);
-	request->job_state = look;
-	begin(look);
+	get->request = request;
+	get->file = kr_sfile_get(request->server, fid);
+	get->query_writers = query_writers;
+	get->fn = fn;
+	get->begun_ns = kr_clock_ns();
+	kr_list_init(&get->queries);
+	request->job_state = get;
+	begin(get);
 }
 
 bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch)
@@ -269,6 +269,18 @@ bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint3
 		return server->files->forgotten_epoch > epoch;
 	return file->changing || file->changed_epoch > epoch ||
 		kr_lease_table_others_hold(&file->leases, node, KR_LEASE_WRITE);
+}
+
+uint16_t kr_attrs_grant(struct kr_request *request, const struct kr_fid *fid)
+{
+	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
+
+	if (file &&
+		(file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
+		return 0;
+	if (!kr_invalidation_grant(request, fid))
+		return 0;
+	return request->effect.no_xattrs ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
 }
 
 /* --- GETATTR ---------------------------------------------------------------------------------- */
@@ -288,7 +300,7 @@ static void handle_getattr(struct kr_request *request)
 static uint16_t grant_getattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.getattr_request.file);
+	return err ? 0 : kr_attrs_grant(request, &request->msg.getattr_request.file);
 }
 
 void kr_attrs_register(struct kr_server *server)

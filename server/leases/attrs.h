@@ -1,4 +1,4 @@
-/* Attributes as P1 wants them, and SETATTR. */
+/* Attributes of files, exact while other nodes write them. */
 #ifndef KR_SERVER_ATTRS_H
 #define KR_SERVER_ATTRS_H
 
@@ -6,17 +6,22 @@
 
 struct kr_request;
 struct kr_server;
-struct kr_sfile;
 
-/* Finds FID's attributes; FN gets the request back, with request->err and ATTR (borrowed during the call, NULL on an
- * error), never from inside this call.  ASK_HOLDERS: other nodes that may hold unflushed bytes are asked first.  No
- * change of the file has ended between the moment of ATTR and FN, so an answer sent by FN never overtakes a FLUSH's.
- * The request's state, reply and message are left alone. */
-void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool ask_holders,
+/* Finds the attributes of FID.  FN gets the request back, with request->err and ATTR, never from inside this call.
+ * ATTR is borrowed during the call, NULL on an error.  QUERY_WRITERS: first asks other nodes that may hold unflushed
+ * bytes.
+ *
+ * No change of the file has ended between the moment of ATTR and FN.  So an answer that FN sends never overtakes that
+ * of a FLUSH.  The request's state, reply and message stay as they are. */
+void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool query_writers,
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr));
-/* Whether attributes of FID got by a job that was started at server->files->epoch == EPOCH may lack what has happened since,
- * or what other nodes than NODE have not flushed: then kr_attrs_get is needed. */
+/* A job that started at server->files->epoch == EPOCH has read attributes of FID.  Whether they may lack later
+ * changes, or what other nodes than NODE have not flushed: then kr_attrs_get is needed. */
 bool kr_attrs_doubtful(struct kr_server *server, const struct kr_fid *fid, uint32_t node, uint64_t epoch);
+
+/* For kr_invalidation_on: KR_FRAME_CACHEABLE_ATTR if the node may cache the attributes of FID that the reply holds.
+ * 0: not now, for example while another node holds WRITE. */
+uint16_t kr_attrs_grant(struct kr_request *request, const struct kr_fid *fid);
 
 void kr_attrs_register(struct kr_server *server);
 

@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-/* What says nothing of the bytes: they are sent again at once. */
+/* Errors that are not about the bytes: the node sends them again at once. */
 static bool is_passing(int err)
 {
 	return err == -EAGAIN || err == -ENOTCONN || err == -EINTR || err == -ECANCELED || err == -ENOMEM;

@@ -105,7 +105,7 @@ void kr_sfile_changing(struct kr_sfile *file)
 	file->changing++;
 	file->changes++;
 	file->changed_epoch = ++file->server->files->epoch;
-	kr_invalidation_changing(file->server, &file->fid);
+	kr_invalidation_change_begins(file->server, &file->fid);
 }
 
 void kr_sfile_changed(struct kr_sfile *file)
@@ -115,7 +115,7 @@ void kr_sfile_changed(struct kr_sfile *file)
 	file->changes++;
 	file->ended++;
 	file->changed_epoch = ++file->server->files->epoch;
-	kr_invalidation_changed(file->server, &file->fid);
+	kr_invalidation_change_ends(file->server, &file->fid);
 }
 
 void kr_sfile_truncated(struct kr_sfile *file)
@@ -163,8 +163,8 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 	attachment->session = session;
 	attachment->file = kr_sfile_ref(file);
 	kr_list_append(&file->attachments, &attachment->of_file);
-	kr_list_append(&session->attachments, &attachment->of_session);
-	session->files++;
+	kr_list_append(&session->leases.attachments, &attachment->of_session);
+	session->leases.files++;
 	return attachment;
 }
 
@@ -175,17 +175,17 @@ static size_t files_of_user(const struct kr_session *session)
 	size_t files = 0;
 
 	KR_LIST_FOR_EACH(other, &session->server->sessions->living, link) {
-		if (kr_trust_same_owner(other->key, session->key))
-			files += other->files;
+		if (kr_trust_same_owner(other->trust.key, session->trust.key))
+			files += other->leases.files;
 	}
 	return files;
 }
 
 static bool session_has_room(const struct kr_session *session)
 {
-	if (session->files < KR_SESSION_FILES_ALWAYS)
+	if (session->leases.files < KR_SESSION_FILES_ALWAYS)
 		return true;
-	return session->files < KR_SESSION_FILES_MAX &&
+	return session->leases.files < KR_SESSION_FILES_MAX &&
 		(!kr_trust_is_user(session) || files_of_user(session) < KR_USER_FILES_MAX);
 }
 
@@ -201,7 +201,7 @@ void kr_attachment_gives_up(struct kr_attachment *attachment)
 	kr_cover_gave_up(&attachment->cover, attachment->file->server->files->epoch);
 }
 
-void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_session *successor)
+static void inherit_attachment(const struct kr_attachment *attachment, struct kr_session *successor)
 {
 	const struct kr_cover cover = attachment->cover;
 	struct kr_attachment *inherited;
@@ -210,17 +210,17 @@ void kr_attachment_inherit(const struct kr_attachment *attachment, struct kr_ses
 	if (cover.refused || cover.lost)
 		kr_attachment_get(attachment->file, successor)->cover = cover;
 	inherited = kr_attachment_find(attachment->file, successor);
-	if (inherited && inherited->inherited) { /* else there is nothing that anybody waits for */
+	if (inherited && inherited->inherited) { /* else no node waits for an answer */
 		inherited->owed_lease_ns = attachment->owed_lease_ns;
 		inherited->owed_size_ns = attachment->left_size_ns;
 	}
 }
 
-uint64_t kr_attachments_covered_until(const struct kr_session *session, uint64_t epoch)
+static uint64_t covered_until(const struct kr_session *session, uint64_t epoch)
 {
 	const struct kr_attachment *attachment;
 
-	KR_LIST_FOR_EACH(attachment, &session->attachments, of_session) {
+	KR_LIST_FOR_EACH(attachment, &session->leases.attachments, of_session) {
 		if (attachment->cover.lost)
 			epoch = KR_MIN(epoch, attachment->cover.lost);
 	}
@@ -236,24 +236,24 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);
-	attachment->session->files--;
+	attachment->session->leases.files--;
 	free(attachment);
 	kr_sfile_put(file);
 }
 
-/* What a node has open when the server stops stays held: it will reclaim it from the next instance. */
+/* What a node has open when the server stops stays held: the node will reclaim it from the next instance. */
 static void files_end(struct kr_session *session, struct kr_session *successor, bool release)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&session->attachments))) {
+	while ((link = kr_list_pop(&session->leases.attachments))) {
 		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
 		struct kr_sfile *file = attachment->file;
 
 		kr_list_remove(&attachment->of_file);
-		session->files--;
+		session->leases.files--;
 		if (successor)
-			kr_attachment_inherit(attachment, successor);
+			inherit_attachment(attachment, successor);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)
@@ -272,7 +272,7 @@ void kr_files_init(struct kr_server *server)
 {
 	server->files = kr_xcalloc(1, sizeof(*server->files));
 	server->sessions->hooks.files_end = files_end;
-	server->sessions->hooks.covered_until = kr_attachments_covered_until;
+	server->sessions->hooks.covered_until = covered_until;
 	server->sessions->hooks.epoch = epoch_of;
 	kr_table_init(&server->files->by_fid);
 	kr_list_init(&server->files->idle);

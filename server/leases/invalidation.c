@@ -8,7 +8,6 @@
 #include "common/rpc/attr_cache.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
-#include "server/leases/leases.h"
 #include "server/leases/invalidation_table.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
@@ -16,23 +15,23 @@
 
 struct kr_invalidation {
 	struct kr_invalidation_table table;
-	struct kr_list forgets; /* forget.of_all: unanswered, the oldest first */
+	struct kr_list unanswered; /* sent_invalidation.of_all: the oldest first */
 	bool allowed;
-	uint64_t granted, asked, told, overdue;
+	uint64_t granted, asked, notified, overdue;
 };
 
-/* A INVALIDATE until it is answered. */
-struct forget {
+/* An INVALIDATE until the node answers. */
+struct sent_invalidation {
 	struct kr_link of_change, of_all;
 	struct kr_request *request;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask, asked_ns;
 };
 
-/* Whether the node may have notes; one that still reclaims does not look anything up. */
-static bool takes_notes(const struct kr_session *session)
+/* Whether the node may cache attributes; a node that still reclaims looks nothing up. */
+static bool caches_attrs(const struct kr_session *session)
 {
-	return session->notes && !session->reclaiming && !session->dead;
+	return session->features.attr_cache && !session->recovery.reclaiming && !session->dead;
 }
 
 static uint64_t now_ms(void)
@@ -44,16 +43,16 @@ static uint64_t now_ms(void)
 
 static void go_on(struct kr_request *request)
 {
-	struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation_set *change = &request->invalidation;
 	struct kr_invalidation_table *table = &request->server->invalidation->table;
 	void (*next)(struct kr_request *) = change->next;
 
 	for (uint32_t i = 0; i < change->count; i++) {
 		if (change->asked[i]) {
-			/* Its own node may share a bit with others. */
-			kr_invalidation_table_forgotten(
-				table, change->slots[i], change->asked[i] & ~kr_note_bit(request->session->node));
-			kr_invalidation_table_rest(table, change->slots[i], request->session->node, now_ms());
+			/* The request's own node may share a bit with other nodes. */
+			kr_invalidation_table_answered(table, change->slots[i],
+				change->asked[i] & ~kr_attr_cache_node_bit(request->session->node));
+			kr_invalidation_table_defer(table, change->slots[i], request->session->node, now_ms());
 		}
 		change->asked[i] = 0;
 	}
@@ -62,23 +61,22 @@ static void go_on(struct kr_request *request)
 	next(request);
 }
 
-static void end_forget(struct forget *forget)
+static void end_sent(struct sent_invalidation *sent)
 {
-	kr_list_remove(&forget->of_change);
-	kr_list_remove(&forget->of_all);
-	free(forget);
+	kr_list_remove(&sent->of_change);
+	kr_list_remove(&sent->of_all);
+	free(sent);
 }
 
-static void forgotten(struct kr_session *session, void *context, int err, const void *reply)
+static void answered(struct kr_session *session, void *context, int err, const void *reply)
 {
-	struct forget *forget = context;
-	struct kr_request *request = forget->request;
+	struct sent_invalidation *sent = context;
+	struct kr_request *request = sent->request;
 
-	/* Any answer will do: a session that has ended has no notes, and one that does not know INVALIDATE keeps none.
-	 */
+	/* Any answer will do.  An ended session has no cache; a node that does not know INVALIDATE caches nothing. */
 	(void)session, (void)err, (void)reply;
-	end_forget(forget);
-	if (kr_list_empty(&request->change.forgets))
+	end_sent(sent);
+	if (kr_list_empty(&request->invalidation.forgets))
 		go_on(request);
 }
 
@@ -86,78 +84,79 @@ static void cancel_waiting(struct kr_request *request)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&request->change.forgets))) {
-		struct forget *forget = KR_LIST_ENTRY(link, struct forget, of_change);
+	while ((link = kr_list_pop(&request->invalidation.forgets))) {
+		struct sent_invalidation *sent = KR_LIST_ENTRY(link, struct sent_invalidation, of_change);
 
-		kr_callback_abandon(forget->session, forget->ask, request->session);
-		end_forget(forget);
+		kr_callback_abandon(sent->session, sent->ask, request->session);
+		end_sent(sent);
 	}
-	for (uint32_t i = 0; i < request->change.count; i++)
-		request->change.asked[i] = 0; /* they may have been granted again by the time they answer */
+	for (uint32_t i = 0; i < request->invalidation.count; i++)
+		request->invalidation.asked[i] = 0; /* the nodes may have new grants by the time they answer */
 }
 
-static void ask(struct kr_request *request, struct kr_session *session, uint32_t slot)
+static void ask(struct kr_request *request, struct kr_session *session, uint32_t bucket)
 {
-	struct kr_invalidate_request msg = {.bucket = slot};
-	struct kr_invalidation *notes = request->server->invalidation;
-	struct forget *forget = kr_xcalloc(1, sizeof(*forget));
+	struct kr_invalidate_request msg = {.bucket = bucket};
+	struct kr_invalidation *invalidation = request->server->invalidation;
+	struct sent_invalidation *sent = kr_xcalloc(1, sizeof(*sent));
 
-	forget->request = request;
-	forget->session = session;
-	forget->asked_ns = kr_clock_ns();
-	forget->ask = kr_callback_send(session, KR_MSG_INVALIDATE, &msg, forgotten, forget);
-	if (!forget->ask) {
-		free(forget);
+	sent->request = request;
+	sent->session = session;
+	sent->asked_ns = kr_clock_ns();
+	sent->ask = kr_callback_send(session, KR_MSG_INVALIDATE, &msg, answered, sent);
+	if (!sent->ask) {
+		free(sent);
 		return;
 	}
-	notes->asked++;
-	kr_list_append(&request->change.forgets, &forget->of_change);
-	kr_list_append(&notes->forgets, &forget->of_all);
+	invalidation->asked++;
+	kr_list_append(&request->invalidation.forgets, &sent->of_change);
+	kr_list_append(&invalidation->unanswered, &sent->of_all);
 }
 
-/* -1: it is not among them. */
-static int find_slot(const struct kr_invalidation_set *change, uint32_t slot)
+/* -1: BUCKET is not among them. */
+static int find_bucket(const struct kr_invalidation_set *change, uint32_t bucket)
 {
 	for (uint32_t i = 0; i < change->count; i++) {
-		if (change->slots[i] == slot)
+		if (change->slots[i] == bucket)
 			return (int)i;
 	}
 	return -1;
 }
 
-static bool has_slot(const struct kr_invalidation_set *change, uint32_t slot)
+static bool has_bucket(const struct kr_invalidation_set *change, uint32_t bucket)
 {
-	return find_slot(change, slot) >= 0;
+	return find_bucket(change, bucket) >= 0;
 }
 
 void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid)
 {
-	struct kr_invalidation_set *change = &request->change;
-	uint32_t slot = kr_attr_cache_bucket(fid), i = change->count;
+	struct kr_invalidation_set *change = &request->invalidation;
+	uint32_t bucket = kr_attr_cache_bucket(fid), i = change->count;
 	uint64_t holders;
 	struct kr_session *session;
 
-	if (has_slot(change, slot))
+	if (has_bucket(change, bucket))
 		return;
 	assert(i < KR_ATTR_CACHE_CHANGE_MAX);
-	change->slots[i] = slot;
+	change->slots[i] = bucket;
 	change->asked[i] = 0;
 	change->count++;
-	holders = kr_invalidation_table_begin(&request->server->invalidation->table, slot, now_ms());
+	holders = kr_invalidation_table_begin(&request->server->invalidation->table, bucket, now_ms());
 	if (!holders)
 		return;
 	KR_LIST_FOR_EACH(session, &request->server->sessions->living, link) {
-		if (session != request->session && takes_notes(session) && holders & kr_note_bit(session->node))
-			ask(request, session, slot);
+		if (session != request->session && caches_attrs(session) &&
+			holders & kr_attr_cache_node_bit(session->node))
+			ask(request, session, bucket);
 	}
-	change->asked[i] = holders & ~kr_note_bit(request->session->node);
+	change->asked[i] = holders & ~kr_attr_cache_node_bit(request->session->node);
 }
 
-/* Goes on when all who have been asked have answered. */
+/* Goes on when all nodes that were asked have answered. */
 static void wait(struct kr_request *request, void (*next)(struct kr_request *))
 {
-	request->change.next = next;
-	if (kr_list_empty(&request->change.forgets))
+	request->invalidation.next = next;
+	if (kr_list_empty(&request->invalidation.forgets))
 		go_on(request);
 }
 
@@ -173,11 +172,11 @@ void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)
 	handler->grants = grants;
 }
 
-void kr_invalidation_wait(struct kr_request *request, void (*next)(struct kr_request *))
+static void begin_request(struct kr_request *request, void (*next)(struct kr_request *))
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
-	request->change.since = request->server->invalidation->table.moment;
+	request->invalidation.since = request->server->invalidation->table.moment;
 	request->cancel = cancel_waiting;
 	if (handler->changes)
 		handler->changes(request);
@@ -188,51 +187,51 @@ void kr_invalidation_also(struct kr_request *request, const struct kr_fid *fid, 
 {
 	assert(!request->cancel);
 	kr_invalidation_change(request, fid);
-	request->change.also |= 1u << find_slot(&request->change, kr_attr_cache_bucket(fid));
+	request->invalidation.also |= 1u << find_bucket(&request->invalidation, kr_attr_cache_bucket(fid));
 	wait(request, next);
 }
 
 /* --- telling ---------------------------------------------------------------------------------- */
 
-/* The node is told, in order with what else it is sent; one without a connection has forgotten, or does when it comes
- * back. */
-static void tell(struct kr_invalidation *notes, const struct kr_session *session, uint32_t slot)
+/* The frames of a connection stay in order.  A node without a connection has dropped its cache, or does when it
+ * reconnects. */
+static void tell(struct kr_invalidation *invalidation, const struct kr_session *session, uint32_t bucket)
 {
-	struct kr_invalidate_request msg = {.bucket = slot};
+	struct kr_invalidate_request msg = {.bucket = bucket};
 
-	if (!takes_notes(session) || !session->conn)
+	if (!caches_attrs(session) || !session->conn)
 		return;
-	notes->told++;
+	invalidation->notified++;
 	kr_conn_oneway(session->conn, KR_MSG_INVALIDATE, &msg, NULL, 0);
 }
 
-static void tell_bits(struct kr_server *server, uint32_t slot, uint64_t bits)
+static void tell_bits(struct kr_server *server, uint32_t bucket, uint64_t bits)
 {
 	struct kr_session *session;
 
-	bits = kr_invalidation_table_tell(&server->invalidation->table, slot, bits);
+	bits = kr_invalidation_table_notify(&server->invalidation->table, bucket, bits);
 	if (!bits)
 		return;
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (bits & kr_note_bit(session->node))
-			tell(server->invalidation, session, slot);
+		if (bits & kr_attr_cache_node_bit(session->node))
+			tell(server->invalidation, session, bucket);
 	}
 }
 
-void kr_invalidation_changing(struct kr_server *server, const struct kr_fid *fid)
+void kr_invalidation_change_begins(struct kr_server *server, const struct kr_fid *fid)
 {
 	kr_invalidation_table_begin(&server->invalidation->table, kr_attr_cache_bucket(fid), now_ms());
 }
 
-void kr_invalidation_changed(struct kr_server *server, const struct kr_fid *fid)
+void kr_invalidation_change_ends(struct kr_server *server, const struct kr_fid *fid)
 {
-	uint32_t slot = kr_attr_cache_bucket(fid);
+	uint32_t bucket = kr_attr_cache_bucket(fid);
 
-	tell_bits(server, slot, UINT64_MAX);
-	kr_invalidation_table_end(&server->invalidation->table, slot);
+	tell_bits(server, bucket, UINT64_MAX);
+	kr_invalidation_table_end(&server->invalidation->table, bucket);
 }
 
-void kr_invalidation_changed_all(struct kr_server *server)
+void kr_invalidation_all_changed(struct kr_server *server)
 {
 	const struct kr_session *session;
 
@@ -243,68 +242,51 @@ void kr_invalidation_changed_all(struct kr_server *server)
 
 /* --- replies ---------------------------------------------------------------------------------- */
 
-static bool grant(struct kr_request *request, const struct kr_fid *fid)
-{
-	const struct kr_invalidation_set *change = &request->change;
-	struct kr_invalidation *notes = request->server->invalidation;
-	uint32_t slot = kr_attr_cache_bucket(fid);
-
-	if (!kr_invalidation_table_grant(
-		    &notes->table, slot, request->session->node, change->since, has_slot(change, slot), now_ms()))
-		return false;
-	notes->granted++;
-	return true;
-}
-
-uint16_t kr_invalidation_grant_attr(struct kr_request *request, const struct kr_fid *fid)
-{
-	const struct kr_sfile *file = kr_sfile_find(request->server, fid);
-
-	if (file &&
-		(file->changing || kr_lease_table_others_hold(&file->leases, request->session->node, KR_LEASE_WRITE)))
-		return 0;
-	if (!grant(request, fid))
-		return 0;
-	return request->bare ? KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE : KR_FRAME_CACHEABLE_ATTR;
-}
-
 uint16_t kr_invalidation_grant(struct kr_request *request, const struct kr_fid *fid)
 {
-	return grant(request, fid) ? KR_FRAME_CACHEABLE : 0;
+	const struct kr_invalidation_set *change = &request->invalidation;
+	struct kr_invalidation *invalidation = request->server->invalidation;
+	uint32_t bucket = kr_attr_cache_bucket(fid);
+
+	if (!kr_invalidation_table_grant(&invalidation->table, bucket, request->session->node, change->since,
+		    has_bucket(change, bucket), now_ms()))
+		return 0;
+	invalidation->granted++;
+	return KR_FRAME_CACHEABLE;
 }
 
 static void end_change(struct kr_request *request)
 {
-	struct kr_invalidation_set *change = &request->change;
+	struct kr_invalidation_set *change = &request->invalidation;
 
 	assert(kr_list_empty(&change->forgets));
 	while (change->count > 0)
 		kr_invalidation_table_end(&request->server->invalidation->table, change->slots[--change->count]);
 }
 
-uint16_t kr_invalidation_reply(struct kr_request *request, int err, const void *msg)
+static uint16_t end_with_reply(struct kr_request *request, int err, const void *msg)
 {
 	struct kr_server *server = request->server;
 	const struct kr_session *session = request->session;
 	const struct kr_handler *handler = &server->handlers[request->type];
-	bool knows = session->own_names && handler->flags & KR_HANDLER_CHANGES_NAMES && !request->folds &&
-		session->connections == request->connection;
+	bool knows = session->features.own_names && handler->flags & KR_HANDLER_CHANGES_NAMES &&
+		!request->effect.folds && session->connections == request->connection;
 	uint16_t flags = 0;
 
-	for (uint32_t i = 0; i < request->change.count; i++) {
-		if (!knows || request->change.also & 1u << i)
-			tell_bits(server, request->change.slots[i], kr_note_bit(session->node));
+	for (uint32_t i = 0; i < request->invalidation.count; i++) {
+		if (!knows || request->invalidation.also & 1u << i)
+			tell_bits(server, request->invalidation.slots[i], kr_attr_cache_node_bit(session->node));
 	}
-	if (handler->grants && takes_notes(session) && session->conn && server->invalidation->allowed &&
+	if (handler->grants && caches_attrs(session) && session->conn && server->invalidation->allowed &&
 		!server->sessions->grace.active && !server->export_lost)
 		flags = handler->grants(request, err, msg);
 	end_change(request);
 	if (handler->flags & KR_HANDLER_CHANGES_ALL && !err)
-		kr_invalidation_changed_all(server);
+		kr_invalidation_all_changed(server);
 	return flags;
 }
 
-void kr_invalidation_drop(struct kr_request *request)
+static void drop_request(struct kr_request *request)
 {
 	cancel_waiting(request);
 	end_change(request);
@@ -312,23 +294,25 @@ void kr_invalidation_drop(struct kr_request *request)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
-bool kr_invalidation_others(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
+bool kr_invalidation_others_cache(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
 {
-	return kr_invalidation_table_others(&server->invalidation->table, kr_attr_cache_bucket(fid), node, now_ms());
+	return kr_invalidation_table_others_cache(
+		&server->invalidation->table, kr_attr_cache_bucket(fid), node, now_ms());
 }
 
 void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns)
 {
-	struct kr_invalidation *notes = server->invalidation;
+	struct kr_invalidation *invalidation = server->invalidation;
 
-	while (!kr_list_empty(&notes->forgets)) {
-		struct forget *forget = KR_LIST_ENTRY(notes->forgets.head.next, struct forget, of_all);
+	while (!kr_list_empty(&invalidation->unanswered)) {
+		struct sent_invalidation *sent =
+			KR_LIST_ENTRY(invalidation->unanswered.head.next, struct sent_invalidation, of_all);
 
-		if (now_ns - forget->asked_ns <= KR_ATTR_CACHE_GRANT_MS * KR_NS_PER_MS)
+		if (now_ns - sent->asked_ns <= KR_ATTR_CACHE_GRANT_MS * KR_NS_PER_MS)
 			return;
-		notes->overdue++;
-		kr_callback_abandon(forget->session, forget->ask, forget->request->session);
-		forgotten(forget->session, forget, 0, NULL);
+		invalidation->overdue++;
+		kr_callback_abandon(sent->session, sent->ask, sent->request->session);
+		answered(sent->session, sent, 0, NULL);
 	}
 }
 
@@ -336,9 +320,9 @@ void kr_invalidation_init(struct kr_server *server)
 {
 	server->invalidation = kr_xcalloc(1, sizeof(*server->invalidation));
 	kr_invalidation_table_init(&server->invalidation->table);
-	kr_list_init(&server->invalidation->forgets);
-	server->sessions->hooks.invalidation = (struct kr_invalidation_hooks){
-		.wait = kr_invalidation_wait, .reply = kr_invalidation_reply, .drop = kr_invalidation_drop};
+	kr_list_init(&server->invalidation->unanswered);
+	server->sessions->hooks.invalidation =
+		(struct kr_invalidation_hooks){.wait = begin_request, .reply = end_with_reply, .drop = drop_request};
 }
 
 void kr_invalidation_fini(struct kr_server *server)
@@ -357,9 +341,9 @@ void kr_invalidation_allow(struct kr_server *server, bool allow)
 
 json_t *kr_invalidation_status(const struct kr_server *server)
 {
-	const struct kr_invalidation *notes = server->invalidation;
+	const struct kr_invalidation *invalidation = server->invalidation;
 
-	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", notes->allowed, "granted", (json_int_t)notes->granted,
-		"asked", (json_int_t)notes->asked, "told", (json_int_t)notes->told, "overdue",
-		(json_int_t)notes->overdue);
+	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", invalidation->allowed, "granted",
+		(json_int_t)invalidation->granted, "asked", (json_int_t)invalidation->asked, "told",
+		(json_int_t)invalidation->notified, "overdue", (json_int_t)invalidation->overdue);
 }

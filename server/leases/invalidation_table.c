@@ -9,70 +9,71 @@
 
 void kr_invalidation_table_init(struct kr_invalidation_table *table)
 {
-	*table = (struct kr_invalidation_table){.slots = kr_xcalloc(KR_ATTR_CACHE_BUCKETS, sizeof(table->slots[0]))};
+	*table =
+		(struct kr_invalidation_table){.buckets = kr_xcalloc(KR_ATTR_CACHE_BUCKETS, sizeof(table->buckets[0]))};
 }
 
 void kr_invalidation_table_fini(struct kr_invalidation_table *table)
 {
-	free(table->slots);
-	table->slots = NULL;
+	free(table->buckets);
+	table->buckets = NULL;
 }
 
-static struct kr_attr_cache_bucket *slot_of(struct kr_invalidation_table *table, uint32_t slot)
+static struct kr_attr_cache_bucket *bucket_of(struct kr_invalidation_table *table, uint32_t bucket)
 {
-	assert(slot < KR_ATTR_CACHE_BUCKETS);
-	return &table->slots[slot];
+	assert(bucket < KR_ATTR_CACHE_BUCKETS);
+	return &table->buckets[bucket];
 }
 
-/* Who may have notes still. */
-static uint64_t holders(struct kr_attr_cache_bucket *slot, uint64_t now_ms)
+/* The bits of the nodes whose attribute caches may still hold the bucket. */
+static uint64_t holders(struct kr_attr_cache_bucket *bucket, uint64_t now_ms)
 {
-	if (now_ms > slot->granted_ms + KR_ATTR_CACHE_GRANT_MS)
-		slot->holders = slot->told = 0;
-	return slot->holders;
+	if (now_ms > bucket->granted_ms + KR_ATTR_CACHE_GRANT_MS)
+		bucket->holders = bucket->notified = 0;
+	return bucket->holders;
 }
 
 uint64_t kr_invalidation_table_begin(struct kr_invalidation_table *table, uint32_t number, uint64_t now_ms)
 {
-	struct kr_attr_cache_bucket *slot = slot_of(table, number);
+	struct kr_attr_cache_bucket *bucket = bucket_of(table, number);
 
-	slot->changing++;
-	return holders(slot, now_ms);
+	bucket->changing++;
+	return holders(bucket, now_ms);
 }
 
-void kr_invalidation_table_forgotten(struct kr_invalidation_table *table, uint32_t number, uint64_t bits)
+void kr_invalidation_table_answered(struct kr_invalidation_table *table, uint32_t number, uint64_t bits)
 {
-	struct kr_attr_cache_bucket *slot = slot_of(table, number);
+	struct kr_attr_cache_bucket *bucket = bucket_of(table, number);
 
-	assert(slot->changing > 0);
-	slot->holders &= ~bits;
-	slot->told &= ~bits;
+	assert(bucket->changing > 0);
+	bucket->holders &= ~bits;
+	bucket->notified &= ~bits;
 }
 
-void kr_invalidation_table_rest(struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
+void kr_invalidation_table_defer(struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
 {
-	struct kr_attr_cache_bucket *slot = slot_of(table, number);
+	struct kr_attr_cache_bucket *bucket = bucket_of(table, number);
 
-	slot->rest_ms = now_ms + KR_ATTR_CACHE_REST_MS;
-	slot->changer = kr_note_bit(node);
+	bucket->deferred_ms = now_ms + KR_ATTR_CACHE_DEFER_MS;
+	bucket->changer = kr_attr_cache_node_bit(node);
 }
 
-uint64_t kr_invalidation_table_tell(struct kr_invalidation_table *table, uint32_t number, uint64_t bits)
+uint64_t kr_invalidation_table_notify(struct kr_invalidation_table *table, uint32_t number, uint64_t bits)
 {
-	struct kr_attr_cache_bucket *slot = slot_of(table, number);
-	uint64_t tell = slot->holders & bits & ~slot->told;
+	struct kr_attr_cache_bucket *bucket = bucket_of(table, number);
+	uint64_t tell = bucket->holders & bits & ~bucket->notified;
 
-	slot->told |= tell;
+	bucket->notified |= tell;
 	return tell;
 }
 
 void kr_invalidation_table_end(struct kr_invalidation_table *table, uint32_t number)
 {
-	struct kr_attr_cache_bucket *slot = slot_of(table, number);
+	struct kr_attr_cache_bucket *bucket = bucket_of(table, number);
 
-	assert(slot->changing > 0);
-	slot->changing--;
-	slot->changed = ++table->moment;
+	assert(bucket->changing > 0);
+	bucket->changing--;
+	bucket->changed = ++table->moment;
 }
 
 void kr_invalidation_table_end_all(struct kr_invalidation_table *table)
@@ -83,21 +84,22 @@ void kr_invalidation_table_end_all(struct kr_invalidation_table *table)
 bool kr_invalidation_table_grant(struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t since,
 	uint32_t own, uint64_t now_ms)
 {
-	struct kr_attr_cache_bucket *slot = slot_of(table, number);
-	uint64_t bit = kr_note_bit(node);
+	struct kr_attr_cache_bucket *bucket = bucket_of(table, number);
+	uint64_t bit = kr_attr_cache_node_bit(node);
 
-	if (slot->changing != own || slot->changed > since || table->changed > since)
+	if (bucket->changing != own || bucket->changed > since || table->changed > since)
 		return false;
-	if (now_ms < slot->rest_ms && slot->changer != bit)
+	if (now_ms < bucket->deferred_ms && bucket->changer != bit)
 		return false;
-	holders(slot, now_ms);
-	slot->holders |= bit;
-	slot->told &= ~bit;
-	slot->granted_ms = now_ms;
+	holders(bucket, now_ms);
+	bucket->holders |= bit;
+	bucket->notified &= ~bit;
+	bucket->granted_ms = now_ms;
 	return true;
 }
 
-bool kr_invalidation_table_others(struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
+bool kr_invalidation_table_others_cache(
+	struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
 {
-	return holders(slot_of(table, number), now_ms) & ~kr_note_bit(node);
+	return holders(bucket_of(table, number), now_ms) & ~kr_attr_cache_node_bit(node);
 }

@@ -1,17 +1,223 @@
-/* The lease state machine of one file: see lease_table.h for its rules.  Who gets something next, and what is asked
- * back, is found in lease_queue.c; here it is carried out.
+/* The lease state machine of one file: lease_table.h has its rules.
+ *
+ * Many nodes may hold and many wait, also because one means harm.  So each search for the next grant or recall takes
+ * one walk over holders and waiters, whose kinds are summed up first.
  */
 #include "server/leases/lease_table.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/util.h"
-#include "server/leases/lease_queue.h"
+
+/* The holders of one kind of a file's lease, or the waiters for it, in sum. */
+struct sum {
+	uint32_t node;                /* a node of them; 0: none, or an operation for no node */
+	bool any, several, operation; /* operation: one is an operation for that node */
+};
+struct sums {
+	struct sum read, write;
+};
+
+static void add(struct sum *sum, uint32_t node, bool operation)
+{
+	sum->several |= (sum->any && sum->node != node) || node == 0;
+	sum->operation |= operation;
+	sum->node = node;
+	sum->any = true;
+}
+
+static void add_to_sums(struct sums *sums, uint32_t node, uint8_t kinds, bool operation)
+{
+	if (kinds & KR_LEASE_READ)
+		add(&sums->read, node, operation);
+	if (kinds & KR_LEASE_WRITE)
+		add(&sums->write, node, operation);
+}
+
+/* An operation and its own node do not exclude each other; two operations always may. */
+static bool excludes(const struct sum *sum, const struct kr_lease_waiter *waiter)
+{
+	bool same = sum->node == waiter->node && waiter->node != 0 && !(sum->operation && waiter->operation);
+
+	return sum->any && (sum->several || !same);
+}
+
+static bool sums_exclude(const struct sums *sums, const struct kr_lease_waiter *waiter)
+{
+	return ((waiter->kinds & KR_LEASE_READ) && excludes(&sums->write, waiter)) ||
+		((waiter->kinds & KR_LEASE_WRITE) && excludes(&sums->read, waiter));
+}
+
+static struct kr_lease_holder *find_holder(const struct kr_lease_table *table, uint32_t node)
+{
+	struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if (holder->node == node)
+			return holder;
+	}
+	return NULL;
+}
+
+/* The kinds of HOLDER that exclude KINDS for another node. */
+static uint8_t in_the_way(const struct kr_lease_holder *holder, uint8_t wanted)
+{
+	uint8_t kinds = 0;
+
+	if (wanted & KR_LEASE_WRITE)
+		kinds |= holder->kinds & (holder->excludes_writers ? KR_LEASE_ALL : KR_LEASE_READ);
+	if (wanted & KR_LEASE_READ)
+		kinds |= holder->kinds & KR_LEASE_WRITE;
+	return kinds;
+}
+
+/* What HOLDER excludes.  A holder whose bytes were refused excludes writers, as a holder of both kinds does. */
+static uint8_t kinds_of(const struct kr_lease_holder *holder)
+{
+	return holder->excludes_writers && (holder->kinds & KR_LEASE_WRITE) ? KR_LEASE_ALL : holder->kinds;
+}
+
+/* The holders, and the operations under way. */
+static struct sums gather_holders(const struct kr_lease_table *table)
+{
+	const struct kr_lease_holder *holder;
+	const struct kr_lease_waiter *operation;
+	struct sums sums = {0};
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link)
+		add_to_sums(&sums, holder->node, kinds_of(holder), false);
+	KR_LIST_FOR_EACH(operation, &table->operations, link)
+		add_to_sums(&sums, operation->node, operation->kinds, true);
+	return sums;
+}
+
+/* An operation for the only holder goes first, also while that holder is asked for its lease.  The holder may be
+ * unable to write back before the operation: the kernel writes no page back while it sets the file's size. */
+static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder)
+{
+	return waiter->operation && holder && holder->kinds == KR_LEASE_ALL;
+}
+
+/* Whether WAITER can get its kinds.  HOLDER is its own node's (NULL: none), HOLDERS are all, EARLIER the waiters
+ * before it. */
+static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder,
+	const struct sums *holders, const struct sums *earlier)
+{
+	if (holder && !waiter->operation) {
+		if ((waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0)
+			return true;
+		if (holder->recalling & waiter->kinds)
+			return false;
+	}
+	return !sums_exclude(holders, waiter) && !sums_exclude(earlier, waiter);
+}
+
+/* Holders found lately, by node: many waiters belong to few nodes. */
+struct known_holders {
+	struct known {
+		uint32_t node; /* 0: none */
+		const struct kr_lease_holder *holder;
+	} known[64];
+};
+
+static const struct kr_lease_holder *look_up(
+	struct known_holders *known, const struct kr_lease_table *table, uint32_t node)
+{
+	struct known *place = &known->known[node % KR_ARRAY_SIZE(known->known)];
+
+	if (node && place->node != node)
+		*place = (struct known){node, find_holder(table, node)};
+	return node ? place->holder : NULL;
+}
+
+static struct kr_lease_waiter *next_grantable(const struct kr_lease_table *table)
+{
+	struct sums holders, earlier = {0},
+			     first = {0}; /* waiters that go first wait behind each other; they are of one node */
+	struct known_holders known;
+	struct kr_lease_waiter *waiter;
+
+	if (kr_list_empty(&table->waiting))
+		return NULL;
+	memset(&known, 0, sizeof(known));
+	holders = gather_holders(table);
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
+		const struct kr_lease_holder *holder = look_up(&known, table, waiter->node);
+		bool goes = goes_first(waiter, holder);
+
+		if (grantable(waiter, holder, &holders, goes ? &first : &earlier))
+			return waiter;
+		add_to_sums(&earlier, waiter->node, waiter->kinds, waiter->operation);
+		if (goes)
+			add_to_sums(&first, waiter->node, waiter->kinds, true);
+	}
+	return NULL;
+}
+
+static uint8_t free_kinds(const struct kr_lease_table *table, uint32_t node, uint8_t kinds)
+{
+	struct sums holders = gather_holders(table), waiting = {0};
+	const struct kr_lease_waiter *waiter;
+	uint8_t granted = 0;
+
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link)
+		add_to_sums(&waiting, waiter->node, waiter->kinds, waiter->operation);
+	for (unsigned kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind <<= 1) {
+		struct kr_lease_waiter probe = {.node = node, .kinds = (uint8_t)kind};
+
+		if ((kinds & kind) && grantable(&probe, find_holder(table, node), &holders, &waiting))
+			granted |= (uint8_t)kind;
+	}
+	return granted;
+}
+
+/* What other nodes need back from HOLDER and the server has not recalled yet. */
+static uint8_t to_recall(const struct kr_lease_holder *holder, const struct sums *wanted)
+{
+	uint8_t kinds = 0;
+
+	if (wanted->read.any && (wanted->read.several || wanted->read.node != holder->node))
+		kinds |= KR_LEASE_READ;
+	if (wanted->write.any && (wanted->write.several || wanted->write.node != holder->node))
+		kinds |= KR_LEASE_WRITE;
+	return in_the_way(holder, kinds) & (uint8_t)~holder->recalling;
+}
+
+/* What the waiters want that wait behind no other. */
+static struct sums gather_first(const struct kr_lease_table *table)
+{
+	struct sums earlier = {0}, first = {0};
+	const struct kr_lease_waiter *waiter;
+
+	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
+		if (!sums_exclude(&earlier, waiter))
+			add_to_sums(&first, waiter->node, waiter->kinds, waiter->operation);
+		add_to_sums(&earlier, waiter->node, waiter->kinds, waiter->operation);
+	}
+	return first;
+}
+
+static struct kr_lease_holder *next_to_recall(const struct kr_lease_table *table, uint8_t *ret_kinds)
+{
+	const struct sums wanted = gather_first(table);
+	struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		uint8_t kinds = to_recall(holder, &wanted);
+
+		if (!kinds)
+			continue;
+		*ret_kinds = kinds;
+		return holder;
+	}
+	return NULL;
+}
 
 static struct kr_lease_holder *find_or_add_holder(struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (!holder) {
 		holder = kr_xcalloc(1, sizeof(*holder));
@@ -72,11 +278,11 @@ static void ask_back(struct kr_lease_table *table, struct kr_lease_holder *holde
 		emit_recall(table, holder, kinds);
 }
 
-/* Asks one holder for what the first waiters need; false when all have been asked. */
+/* Recalls what the first waiters need from one holder; false when all are recalled. */
 static bool recall_one(struct kr_lease_table *table)
 {
 	uint8_t kinds;
-	struct kr_lease_holder *holder = kr_lease_queue_recall(table, &kinds);
+	struct kr_lease_holder *holder = next_to_recall(table, &kinds);
 
 	if (!holder)
 		return false;
@@ -84,14 +290,14 @@ static bool recall_one(struct kr_lease_table *table)
 	return true;
 }
 
-/* Grants and recalls until nothing more follows from the state. Callbacks may come back in here, so every step starts
- * from the lists anew. */
+/* Grants and recalls until the state asks for no more.  Callbacks may come back in here: each step starts from the
+ * lists. */
 static void settle(struct kr_lease_table *table)
 {
 	struct kr_lease_waiter *waiter;
 
 	do {
-		while ((waiter = kr_lease_queue_next(table)))
+		while ((waiter = next_grantable(table)))
 			grant(table, waiter);
 	} while (!kr_list_empty(&table->waiting) && recall_one(table));
 }
@@ -124,7 +330,7 @@ void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *wa
 
 uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	uint8_t granted = kr_lease_queue_free(table, node, kinds);
+	uint8_t granted = free_kinds(table, node, kinds);
 
 	if (granted)
 		hold(table, node, granted);
@@ -133,7 +339,7 @@ uint8_t kr_lease_table_try(struct kr_lease_table *table, uint32_t node, uint8_t 
 
 uint8_t kr_lease_table_leave(struct kr_lease_table *table, const struct kr_lease_waiter *operation, uint8_t kinds)
 {
-	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, operation->node);
+	const struct kr_lease_holder *holder = find_holder(table, operation->node);
 	uint8_t granted = kinds & (uint8_t) ~(holder ? holder->recalling : 0);
 
 	assert(operation->operation && operation->node && operation->kinds == KR_LEASE_ALL);
@@ -150,10 +356,10 @@ void kr_lease_table_withdraw(struct kr_lease_table *table, struct kr_lease_waite
 
 void kr_lease_table_announced(struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (!holder)
-		return; /* expired meanwhile */
+		return; /* the lease has expired */
 	assert(holder->announcing > 0);
 	if (--holder->announcing > 0)
 		return;
@@ -186,11 +392,11 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds)
 
 void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool refused)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
-	bool less = holder && holder->jealous && !refused;
+	struct kr_lease_holder *holder = find_holder(table, node);
+	bool less = holder && holder->excludes_writers && !refused;
 
 	if (holder)
-		holder->jealous = refused;
+		holder->excludes_writers = refused;
 	if (less)
 		settle(table);
 }
@@ -241,7 +447,7 @@ static struct kr_lease_await *next_awaited(const struct kr_lease_table *table)
 	return NULL;
 }
 
-/* READ of somebody is gone. */
+/* A node has given READ up. */
 static void tell_awaits(struct kr_lease_table *table)
 {
 	struct kr_lease_await *await;
@@ -256,7 +462,7 @@ static void tell_awaits(struct kr_lease_table *table)
 
 void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (holder)
 		kinds &= holder->kinds & (uint8_t)~holder->recalling;
@@ -278,7 +484,7 @@ static void give_up(struct kr_lease_table *table, struct kr_lease_holder *holder
 
 void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_t kinds, uint64_t recall)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (!holder)
 		return;
@@ -293,7 +499,7 @@ void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_
 
 void kr_lease_table_release(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (holder)
 		give_up(table, holder, kinds);
@@ -308,7 +514,7 @@ void kr_lease_table_end(struct kr_lease_table *table, struct kr_lease_waiter *op
 
 void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (!holder)
 		return;
@@ -319,11 +525,11 @@ void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 
 void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t successor)
 {
-	struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	struct kr_lease_holder *holder = find_holder(table, node);
 
 	if (!holder)
 		return;
-	assert(!kr_lease_queue_holder(table, successor));
+	assert(!find_holder(table, successor));
 	holder->node = successor;
 	holder->recalling = holder->unsent = holder->outdated ? KR_LEASE_READ : 0;
 	holder->announcing = 1;
@@ -332,21 +538,21 @@ void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_
 
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)
 {
-	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	const struct kr_lease_holder *holder = find_holder(table, node);
 
 	return holder ? holder->kinds : 0;
 }
 
 uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t node)
 {
-	const struct kr_lease_holder *holder = kr_lease_queue_holder(table, node);
+	const struct kr_lease_holder *holder = find_holder(table, node);
 
 	return holder ? holder->recalling : 0;
 }
 
 bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node)
 {
-	return kr_lease_queue_holder(table, node) != NULL;
+	return find_holder(table, node) != NULL;
 }
 
 bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds)

@@ -23,7 +23,7 @@ struct recall {
 	struct kr_sfile *file;
 	uint8_t kinds;
 	uint64_t number;
-	uint64_t since_ns; /* asked then, of this session or of one that it has replaced */
+	uint64_t since_ns; /* when this session, or its predecessor, was asked */
 };
 
 static struct kr_attachment *attachment_of_node(const struct kr_sfile *file, uint32_t node)
@@ -37,7 +37,7 @@ static struct kr_attachment *attachment_of_node(const struct kr_sfile *file, uin
 	return NULL;
 }
 
-/* After the session gave something up. */
+/* The session has given KINDS up. */
 static void settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, session);
@@ -58,8 +58,8 @@ static void give_up(const struct kr_sfile *file, const struct kr_session *sessio
 
 /* --- recalls ---------------------------------------------------------------------------------- */
 
-/* A node that flushes, or waits for us to apply what it flushes, may take its time: rounds that do not move are ours to
- * end. */
+/* A node that flushes, or waits for the server to apply its flush, may take its time.  The server ends stalled rounds
+ * itself. */
 static bool recall_worked_on(struct kr_session *session, const void *context, uint64_t *ret_since_ns)
 {
 	const struct recall *recall = context;
@@ -69,8 +69,8 @@ static bool recall_worked_on(struct kr_session *session, const void *context, ui
 	return session->server->files->hooks.flush_asked(recall->file, session->node);
 }
 
-/* The successor of a session that ends without having answered owes it still. */
-static void note_debt(const struct recall *recall, struct kr_session *session)
+/* A session that ends without an answer passes the debt on to its successor. */
+static void record_owed_reply(const struct recall *recall, struct kr_session *session)
 {
 	struct kr_attachment *attachment = kr_attachment_find(recall->file, session);
 	uint64_t worked_ns = 0;
@@ -90,7 +90,7 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	if (err && err != -ENOTCONN)
 		kr_log_warn("node %s answers a recall with an error (%d): taken as given up", session->name, -err);
 	if (err == -ENOTCONN) { /* the end of the session frees what it held */
-		note_debt(recall, session);
+		record_owed_reply(recall, session);
 	} else {
 		give_up(file, session);
 		kr_lease_table_recalled(&file->leases, session->node, recall->kinds, recall->number);
@@ -100,12 +100,12 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 	kr_sfile_put(file);
 }
 
-/* What is said beside the kinds. */
-static uint8_t said_with(const struct kr_sfile *file, const struct kr_attachment *attachment)
+/* The flags beside the kinds. */
+static uint8_t extra_flags(const struct kr_sfile *file, const struct kr_attachment *attachment)
 {
 	bool gone = file->gone || file->orphan || file->vanished;
 
-	return gone && attachment->opens == 0 && attachment->session->hears_gone ? KR_RECALL_GONE : 0;
+	return gone && attachment->opens == 0 && attachment->session->features.gone ? KR_RECALL_GONE : 0;
 }
 
 static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
@@ -117,7 +117,7 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 
 	if (!attachment)
 		return; /* its session is just ending */
-	msg.kinds |= said_with(file, attachment);
+	msg.kinds |= extra_flags(file, attachment);
 	recall = kr_xcalloc(1, sizeof(*recall));
 	*recall = (struct recall){.file = kr_sfile_ref(file),
 		.kinds = kinds,
@@ -140,7 +140,7 @@ static void free_ask(void *state)
 	free(ask);
 }
 
-/* The grant goes out with the attributes that hold under it; from here on it may be recalled. */
+/* The grant goes out with the attributes that hold under it; from here on the server may recall it. */
 static void tell_grant(struct kr_request *request, const struct kr_attr *attr)
 {
 	struct lease_ask *ask = request->state;
@@ -155,7 +155,7 @@ static void tell_grant(struct kr_request *request, const struct kr_attr *attr)
 	kr_request_reply(request, err, &reply, NULL, 0);
 	if (!session->dead) {
 		kr_lease_table_announced(&file->leases, session->node);
-		if (err) /* it may hold some of them since before: it says itself when it does not */
+		if (err) /* the node may hold some since before: it gives back what it does not hold */
 			kr_lease_table_take_back(&file->leases, session->node, kinds);
 		settle(file, session, 0);
 	}
@@ -266,9 +266,9 @@ uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t
 	kinds &= KR_LEASE_ALL;
 	if (!kinds || session->dead)
 		return 0;
-	/* Others have noted attributes that hold as long as nobody writes: then it has to be asked for with LEASE. */
+	/* Other nodes cache attributes that hold while no node writes: the node must ask with LEASE. */
 	if (kinds & KR_LEASE_WRITE && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_WRITE) &&
-		kr_invalidation_others(file->server, &file->fid, session->node))
+		kr_invalidation_others_cache(file->server, &file->fid, session->node))
 		kinds &= (uint8_t)~KR_LEASE_WRITE;
 	if (!kinds)
 		return 0;
@@ -301,7 +301,7 @@ void kr_leases_gone(struct kr_sfile *file)
 		if (attachment->opens == 0)
 			kr_lease_table_take_back(&file->leases, attachment->session->node, KR_LEASE_READ);
 	}
-	file->vanished = false; /* behind our back it may have been moved only, where files have no handles */
+	file->vanished = false; /* a local program may only have moved it, where files have no handles */
 }
 
 /* --- inheritance ------------------------------------------------------------------------------ */
@@ -325,12 +325,12 @@ uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session
 	return attachment ? attachment->inherited : 0;
 }
 
-bool kr_leases_awaited(const struct kr_session *successor)
+static bool awaited_of_successor(const struct kr_session *successor)
 {
 	const struct kr_attachment *attachment;
 
-	KR_LIST_FOR_EACH(attachment, &successor->attachments, of_session) {
-		/* asked back, but not sent yet */
+	KR_LIST_FOR_EACH(attachment, &successor->leases.attachments, of_session) {
+		/* recalled, but not sent yet */
 		if (attachment->inherited && kr_lease_table_recalling(&attachment->file->leases, successor->node))
 			return true;
 	}
@@ -349,15 +349,15 @@ void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t
 	if (given_up)
 		kr_lease_table_release(&file->leases, session->node, given_up);
 	kr_lease_table_announced(&file->leases, session->node);
-	attachment->owed_lease_ns = 0; /* it has been asked again now, or nobody waits any more */
+	attachment->owed_lease_ns = 0; /* the node has been asked again, or no node waits any more */
 	settle(file, session, given_up);
 }
 
-void kr_leases_disclaim(struct kr_session *session)
+static void disclaim_inherited(struct kr_session *session)
 {
 	struct kr_attachment *attachment, *next;
 
-	KR_LIST_FOR_EACH_SAFE(attachment, next, &session->attachments, of_session) {
+	KR_LIST_FOR_EACH_SAFE(attachment, next, &session->leases.attachments, of_session) {
 		struct kr_sfile *file = attachment->file;
 
 		if (!attachment->inherited)
@@ -391,7 +391,8 @@ static void handle_lease(struct kr_request *request)
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}
-	if (!kr_open_rights_allow(request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_GRANT_WRITE : KR_GRANT_ALL))
+	if (!kr_open_rights_allow(
+		    request, &msg->file, msg->kinds & KR_LEASE_WRITE ? KR_OPEN_RIGHT_WRITE : KR_OPEN_RIGHT_ALL))
 		return;
 	if (!kr_attachment_room(kr_sfile_find(request->server, &msg->file), request->session)) {
 		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
@@ -428,7 +429,7 @@ static void handle_return(struct kr_request *request)
 	kr_session_put(session);
 }
 
-/* What the holder of WRITE has not flushed counts as written. */
+/* The unflushed bytes of the holder of WRITE count as written. */
 static void lease_changes(struct kr_request *request)
 {
 	if (request->msg.lease_request.kinds & KR_LEASE_WRITE)
@@ -437,8 +438,8 @@ static void lease_changes(struct kr_request *request)
 
 void kr_leases_register(struct kr_server *server)
 {
-	server->sessions->hooks.reclaimed = kr_leases_disclaim;
-	server->sessions->hooks.awaited = kr_leases_awaited;
+	server->sessions->hooks.reclaimed = disclaim_inherited;
+	server->sessions->hooks.awaited = awaited_of_successor;
 	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
 	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_LEASE, lease_changes, NULL);

@@ -1,62 +1,55 @@
-/* Leases wired to sessions: handlers of LEASE and RETURN, RECALLs to nodes, and the server's own exclusive operations.
- */
+/* Leases for sessions: handlers of LEASE and RETURN, RECALLs to nodes, and the server's own exclusive operations. */
 #ifndef KR_SERVER_LEASES_H
 #define KR_SERVER_LEASES_H
 
 #include "server/leases/file_table.h"
 
-struct kr_request;
-
-/* An operation of the server on a file: while it holds, other nodes' leases that are in the way are gone. */
+/* An operation of the server on a file: while it holds, no other node has a lease that excludes the operation. */
 struct kr_operation {
 	struct kr_lease_waiter waiter;
 	struct kr_sfile *file; /* reference while asked or held; NULL otherwise */
 	bool held;
 	void (*granted)(struct kr_operation *operation);
 };
-/* Asks for KINDS (READ: nobody else writes; READ|WRITE: nobody else reads or writes) on behalf of NODE, whose own
- * leases stay (0: nobody's stay). GRANTED follows, possibly from inside this call. The caller owns the memory. */
+/* Asks for KINDS for NODE, whose own leases stay (0: all nodes give theirs up).  READ: no other node writes;
+ * READ|WRITE: no other node reads or writes.  GRANTED follows, possibly from inside this call.  The caller owns the
+ * memory. */
 void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
 	void (*granted)(struct kr_operation *operation));
-/* Withdraws or ends it, whichever it needs; also fine on a zeroed one. */
+/* Withdraws or ends OPERATION; also fine on a zeroed one. */
 void kr_operation_end(struct kr_operation *operation);
 
-/* Somebody waits until others have given READ back that they had when FILE's bytes were changed under it. */
+/* A wait until other nodes have given back the READ that they had when the bytes of FILE changed. */
 struct kr_readers_gone {
 	struct kr_lease_await await;
 	struct kr_sfile *file; /* reference while it waits; NULL otherwise */
 	void (*happened)(struct kr_readers_gone *gone);
 };
-/* HAPPENED follows, possibly from inside this call; SESSION's own READ does not matter. The caller owns the memory. */
+/* HAPPENED follows, possibly from inside this call; the READ of SESSION does not count.  The caller owns the memory. */
 void kr_readers_gone_start(struct kr_readers_gone *gone, struct kr_sfile *file, struct kr_session *session,
 	void (*happened)(struct kr_readers_gone *gone));
-/* Waits no longer; also fine on a zeroed one. */
+/* Ends the wait; also fine on a zeroed one. */
 void kr_readers_gone_end(struct kr_readers_gone *gone);
 
-/* OPERATION is held, for SESSION, and keeps everybody else out: that gets KINDS, before all that wait. As
+/* OPERATION is held for SESSION and excludes all other nodes.  Grants SESSION KINDS, before all waiters.  Returns as
  * kr_leases_try. */
 uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_session *session, uint8_t kinds);
-/* Gives the request's session of KINDS what is free at once. The caller must call kr_leases_announced after its reply.
- */
+/* Grants SESSION those of KINDS that are free now.  The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
-/* FILE has no name any more: what nodes have cached of it that do not have it open goes, which holds nobody up. */
+/* FILE has no name any more.  Recalls READ, without a wait, from nodes that cache FILE and do not have it open. */
 void kr_leases_gone(struct kr_sfile *file);
-/* Somebody who is no node has changed FILE: its version goes on, and what nodes have cached of it goes. */
+/* A local program has changed FILE: its version goes on, and nodes drop what they cache of it. */
 void kr_leases_changed_behind(struct kr_sfile *file);
 
-/* SUCCESSOR takes the place of SESSION, which is ending. If that held WRITE, SUCCESSOR gets its leases, because there
- * are bytes in its node's journal perhaps that nobody may read past, nor write under those that were read there. Until
- * SUCCESSOR has reclaimed them or told that it does not need them, they are not recalled. */
+/* SUCCESSOR takes the place of SESSION, which is ending.  If SESSION held WRITE, SUCCESSOR gets its leases: the node's
+ * journal may hold bytes.  No other node may read past these bytes or write under them.  The server does not recall
+ * these leases until SUCCESSOR has reclaimed them or declined. */
 void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
-/* What SESSION inherited of this file and has not settled yet. */
+/* What SESSION took over of this file and has not settled yet. */
 uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session);
-/* SESSION has been told that it keeps KINDS of what it inherited, the rest is free. */
+/* The server has told SESSION that it keeps KINDS of the leases that it took over; the rest is free. */
 void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
-/* Whether anybody waits for what SUCCESSOR has inherited and not settled. A walk over its files. */
-bool kr_leases_awaited(const struct kr_session *successor);
-/* All that SESSION inherited and has not settled is free. */
-void kr_leases_disclaim(struct kr_session *session);
 /* Initialises file->leases. */
 void kr_leases_file_init(struct kr_sfile *file);
 

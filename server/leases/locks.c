@@ -16,7 +16,7 @@ struct kr_server_locks {
 	struct kr_list files; /* kr_sfile_locks.link */
 };
 
-/* Exists while somebody holds a lock of the file or waits for one. */
+/* Exists while a session holds a lock of the file or waits for one. */
 struct kr_sfile_locks {
 	struct kr_link link;   /* kr_server_locks.files */
 	struct kr_sfile *file; /* reference */
@@ -38,18 +38,18 @@ static void on_grant(void *context, struct kr_lock_waiter *waiter)
 	struct kr_session *session = wait->request->session;
 
 	(void)context;
-	session->lock_waits--;
+	session->leases.lock_waits--;
 	wait->request->cancel = NULL;
 	kr_request_reply(wait->request, 0, NULL, NULL, 0);
 }
 
-/* `via` is the session: its end is the locks' end. */
+/* `via` is the session: its locks end with it. */
 static void counted(void *context, const struct kr_lock *lock, int change)
 {
 	struct kr_session *session = (struct kr_session *)lock->via;
 
 	(void)context;
-	session->locks = change > 0 ? session->locks + 1 : session->locks - 1;
+	session->leases.locks = change > 0 ? session->leases.locks + 1 : session->leases.locks - 1;
 }
 
 static struct kr_sfile_locks *locks_of(struct kr_server *server, const struct kr_fid *fid)
@@ -107,7 +107,10 @@ static int check(const struct kr_request *request, const struct kr_fid *fid, con
 		return 0;
 	if (!has_open(request, fid))
 		return -EBADF;
-	return session->locks >= KR_SESSION_LOCKS_MAX || session->lock_waits >= KR_SESSION_LOCK_WAITS_MAX ? -ENOLCK : 0;
+	return session->leases.locks >= KR_SESSION_LOCKS_MAX ||
+			session->leases.lock_waits >= KR_SESSION_LOCK_WAITS_MAX ?
+		-ENOLCK :
+		0;
 }
 
 static void free_wait(void *state)
@@ -120,7 +123,7 @@ static void cancel_lock(struct kr_request *request)
 	struct lock_wait *wait = request->state;
 
 	kr_lock_table_withdraw(&wait->waiter);
-	request->session->lock_waits--;
+	request->session->leases.lock_waits--;
 	settle(wait->locks);
 }
 
@@ -153,7 +156,7 @@ static void handle_lock(struct kr_request *request)
 	else
 		err = wait ? kr_lock_table_wait(&locks->table, &wait->waiter) : kr_lock_table_set(&locks->table, &want);
 	if (err == -EINPROGRESS) {
-		request->session->lock_waits++;
+		request->session->leases.lock_waits++;
 		request->cancel = cancel_lock;
 		return;
 	}
@@ -211,7 +214,7 @@ static void handle_reclaim_lock(struct kr_request *request)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
-void kr_locks_session_ended(struct kr_session *session)
+static void session_ended(struct kr_session *session)
 {
 	struct kr_sfile_locks *locks, *after;
 
@@ -240,7 +243,7 @@ void kr_locks_fini(struct kr_server *server)
 
 void kr_locks_register(struct kr_server *server)
 {
-	server->sessions->hooks.locks_end = kr_locks_session_ended;
+	server->sessions->hooks.locks_end = session_ended;
 	kr_server_on(server, KR_MSG_LOCK, handle_lock, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_LOCK_TEST, handle_lock_test, 0);
 	kr_server_on(server, KR_MSG_RECLAIM_LOCK, handle_reclaim_lock, KR_HANDLER_IN_GRACE);

@@ -41,7 +41,7 @@ static const struct kr_sfile *file_of(const struct kr_request *request)
 	return fid ? kr_sfile_find(request->server, fid) : NULL;
 }
 
-/* Who has been asked for a lease of the file and has not given it back; "": nobody. */
+/* The node that has not given back a lease of the file; "": none. */
 static const char *awaited(const struct kr_request *request)
 {
 	const struct kr_sfile *file = file_of(request);
@@ -70,19 +70,19 @@ void kr_slow_requests_tick(struct kr_server *server, uint64_t now_ns)
 
 		if (is_recent(request, now_ns))
 			return;
-		if (request->said || request->type == KR_MSG_LOCK)
+		if (request->logged_slow || request->type == KR_MSG_LOCK)
 			continue;
 		name = awaited(request);
 		kr_log_warn("node %s: its %s has waited for %llu s%s%s", request->session->name,
 			kr_msg_name(request->type), seconds(request, now_ns),
 			*name ? " for a lease that has not been given back by node " : "", name);
-		request->said = true;
+		request->logged_slow = true;
 	}
 }
 
 static void request_ended(struct kr_request *request)
 {
-	if (request->said)
+	if (request->logged_slow)
 		kr_log_info("node %s: its %s has ended after %llu s", request->session->name,
 			kr_msg_name(request->type), seconds(request, kr_clock_ns()));
 	kr_list_remove(&request->of_all);

@@ -1,4 +1,4 @@
-/* Watching the export: see watch.h. */
+/* Watching the export for changes by local programs: see watch.h. */
 #include "server/leases/watch.h"
 
 #include <errno.h>
@@ -20,15 +20,15 @@ enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCH
 
 struct kr_watch {
 	struct kr_server *server;
-	int events_fd; /* -1: looking only */
+	int events_fd; /* -1: stats only */
 	bool stopped;
 	uv_poll_t poll;
 	uv_timer_t timer, rest;
-	struct kr_list files; /* kr_sfile.watched, of which a node may hold READ; the one looked at longest ago first */
+	struct kr_list files; /* kr_sfile.watched: a node may hold READ; the one whose stat is oldest first */
 	size_t file_count;
 	bool looking; /* a batch is in the pool */
 	struct kr_pool_share touches;
-	uint64_t unheeded; /* ascends when others may have changed files that are not in the table */
+	uint64_t unheeded; /* ascends when local programs may have changed files outside the table */
 	uint64_t events, changes, lost, looks, touched;
 };
 
@@ -51,7 +51,7 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 	struct kr_watch *watch = file->server->watch;
 	struct kr_attr of_bytes = *attr;
 
-	if (!watch || watch->stopped || !S_ISREG(attr->mode)) /* others: watch_names.h */
+	if (!watch || watch->stopped || !S_ISREG(attr->mode)) /* others: watch_names.c */
 		return;
 	put_last(watch, file);
 	kr_carried_apply(&file->carried, changes, &of_bytes);
@@ -59,7 +59,7 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 		return;
 	watch->changes++;
 	kr_leases_changed_behind(file);
-	file->seen.changes = file->changes; /* the state seen is the one after it */
+	file->seen.changes = file->changes; /* the state seen is the one after the change */
 	file->seen.ctime = attr->ctime;
 }
 
@@ -79,7 +79,7 @@ void kr_watch_own_after(struct kr_export *export, const struct kr_fid *fid, stru
 	change->known = change->known && kr_export_getattr(export, fid, &change->after) == 0;
 }
 
-/* Whether nothing but CHANGE can have been done to FILE while that was under way. */
+/* Whether no other change can have come to FILE while CHANGE was under way. */
 static bool was_alone(const struct kr_sfile *file, const struct kr_own_change *change)
 {
 	const struct kr_server *server = file->server;
@@ -157,7 +157,7 @@ static void batch_done(struct kr_job *job)
 		struct look *look = &batch->looks[i];
 		struct kr_sfile *file = look->file;
 
-		/* Removed behind our back: who has it open goes on with what it has, as with a local file. */
+		/* Removed by a local program: a node that has the file open keeps its bytes, as with a local file. */
 		if (look->err == -ESTALE && file->opens == 0)
 			kr_leases_gone(file);
 		if (!look->err && !file->changing && file->changes == look->changes)
@@ -174,17 +174,17 @@ static uint64_t period_ns(const struct kr_watch *watch)
 	return (watch->events_fd >= 0 ? KR_WATCH_PERIOD_EVENTS_MS : KR_WATCH_PERIOD_MS) * KR_NS_PER_MS;
 }
 
-/* The next file to look at; NULL when none is due. */
+/* The next file for a stat; NULL when none is due. */
 static struct kr_sfile *next_due(struct kr_watch *watch, uint64_t now_ns)
 {
 	while (!kr_list_empty(&watch->files)) {
 		struct kr_sfile *file = KR_LIST_ENTRY(watch->files.head.next, struct kr_sfile, watched);
 
 		if (!kr_lease_table_others_hold(&file->leases, 0, KR_LEASE_READ)) {
-			kr_watch_forget(file); /* the next grant comes with a look */
+			kr_watch_forget(file); /* the next grant comes with a stat */
 			continue;
 		}
-		if (file->looked_ns + period_ns(watch) > now_ns) /* it may be of after NOW: a file is in a batch once */
+		if (file->looked_ns + period_ns(watch) > now_ns) /* may be later than NOW: a file is in a batch once */
 			return NULL;
 		put_last(watch, file);
 		return file;
@@ -266,8 +266,8 @@ static struct kr_time known_ctime(const struct kr_sfile *file)
 	return kr_time_compare(shown.ctime, file->seen.ctime) == 0 ? file->carried.shown : file->seen.ctime;
 }
 
-/* Somebody has written to FILE, or had it open for writing and has closed it: if nodes know it by the ctime that it has
- * now, it gets another. */
+/* A local program has written to FILE, or closed it after writing.  If nodes know FILE by its present ctime, FILE gets
+ * another. */
 static void touch_file(struct kr_sfile *file, struct kr_time known)
 {
 	struct touch *touch;
@@ -289,7 +289,7 @@ static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
 	struct kr_time known;
 
 	watch->events++;
-	if (!file) { /* nobody uses it */
+	if (!file) { /* no node uses it */
 		watch->unheeded++;
 		return;
 	}
@@ -345,7 +345,7 @@ static void rested(uv_timer_t *rest)
 		uv_poll_start(&watch->poll, UV_READABLE, on_events);
 }
 
-/* Events of one file by one process merge while they wait: so we let them, instead of waking up for each. */
+/* Events of one file by one process merge while they wait, so the server reads them a little later. */
 static void on_events(uv_poll_t *poll, int status, int events)
 {
 	struct kr_watch *watch = poll->data;

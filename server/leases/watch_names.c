@@ -1,5 +1,10 @@
-/* See watch_names.h. */
-#include "server/leases/watch_names.h"
+/* Changes of names and attributes by local programs: nodes drop what they cache of them (invalidation.h).
+ *
+ * The events come from fanotify, on a descriptor of its own.  So many new names elsewhere in the filesystem do not
+ * make data look changed when the kernel's queue overflows.  Without these events no node may cache attributes.  Loop
+ * thread.
+ */
+#include "server/leases/watch.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -24,8 +29,8 @@ static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
 	struct kr_watch_names *names = context;
 
 	(void)what;
-	kr_invalidation_changing(names->server, fid);
-	kr_invalidation_changed(names->server, fid);
+	kr_invalidation_change_begins(names->server, fid);
+	kr_invalidation_change_ends(names->server, fid);
 }
 
 static void on_lost(void *context)
@@ -33,7 +38,7 @@ static void on_lost(void *context)
 	struct kr_watch_names *names = context;
 
 	kr_log_info("the kernel lost count of new names in the export: nodes forget all that they have noted");
-	kr_invalidation_changed_all(names->server);
+	kr_invalidation_all_changed(names->server);
 }
 
 static void close_events(struct kr_watch_names *names)
@@ -71,7 +76,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 		status ? uv_strerror(status) : kr_fail_reason());
 	close_events(names);
 	kr_invalidation_allow(names->server, false);
-	kr_invalidation_changed_all(names->server);
+	kr_invalidation_all_changed(names->server);
 }
 
 void kr_watch_names_start(struct kr_server *server)

@@ -1,8 +1,7 @@
-/* CREATE: makes a file, or opens what is there, in up to three steps.
+/* CREATE: makes a file, or opens an existing one, in up to three steps.
  *
- * The name is resolved in the pool; only then is it known which file is meant.  One that existed may have to be
- * truncated, for which other nodes' leases are recalled, and its attributes may have to be asked from the nodes that
- * write it.
+ * The pool resolves the name; only then the server knows the file.  To truncate an existing file it recalls other
+ * nodes' leases.  It may have to ask for the file's attributes from the nodes that write it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +15,6 @@
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
 #include "server/session/request.h"
-#include "server/recovery/resent.h"
 #include "server/base/server.h"
 #include "server/leases/file_table.h"
 #include "server/session/session.h"
@@ -39,7 +37,7 @@ static void free_create(void *state)
 	free(create);
 }
 
-/* What was to be made new, and has been: its maker may open it whatever its mode is, until it is given away. */
+/* An earlier execution has made the file.  Its maker may open it whatever its mode is, until another user owns it. */
 static int open_made(struct kr_request *request)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
@@ -70,7 +68,7 @@ static int make_or_open(struct kr_request *request, bool *ret_created)
 	int err = kr_export_create(export, &msg->cred, &msg->parent, &create, ret_created, &reply->file, &reply->attr);
 
 	if ((err == -EEXIST || err == -EACCES) &&
-		request->maybe_done) { /* is it ours, made before the answer was lost? */
+		request->duplicate.maybe_executed) { /* has an earlier execution made it, whose answer was lost? */
 		int first = err;
 
 		create.exclusive = false;
@@ -93,11 +91,11 @@ static void run_create(struct kr_request *request)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
 	struct kr_create_reply *reply = &request->reply.create_reply;
-	bool made = request->made && msg->exclusive && msg->name[0], created = made;
+	bool made = request->duplicate.made && msg->exclusive && msg->name[0], created = made;
 
 	request->err = made ? open_made(request) : make_or_open(request, &created);
 	reply->created = created;
-	request->bare = !request->err && created && kr_export_bare(request->server->export, &reply->file);
+	request->effect.no_xattrs = !request->err && created && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
@@ -121,13 +119,13 @@ static void opened(struct kr_request *request)
 	struct kr_sfile *file = create->file;
 	uint8_t want = request->msg.create_request.want;
 
-	/* Who reads it without asking has to hear of what others do to it. */
+	/* A node that reads without asking must hear of changes by local programs. */
 	if ((want & KR_LEASE_READ) && !file->changing)
 		kr_watch_look(file, &request->reply.create_reply.attr, file->changes);
 	reply_create(request, kr_opens_opened(request, file, request->msg.create_request.flags, want));
 }
 
-/* The file is open at the export but nobody gets to know: ERR is answered. */
+/* The file is open at the export, but the node gets ERR. */
 static void fail(struct kr_request *request, int err)
 {
 	struct kr_sfile *file = ((struct create *)request->state)->file;
@@ -155,7 +153,7 @@ static void look(struct kr_request *request)
 		kr_attrs_get(request, &request->reply.create_reply.file, true, looked);
 }
 
-static void tell_shorter(struct kr_request *request)
+static void send_shrink_notice(struct kr_request *request)
 {
 	struct create *create = request->state;
 
@@ -166,7 +164,7 @@ static void run_truncate(struct kr_request *request)
 {
 	struct kr_create_reply *reply = &request->reply.create_reply;
 	struct kr_setattr empty = {
-		.valid = KR_SET_SIZE, .through_handle = true}; /* his right was checked with the name */
+		.valid = KR_SET_SIZE, .through_handle = true}; /* the job has checked the right with the name */
 
 	kr_truncate_barrier_to(request, &reply->file, 0);
 	request->err = kr_export_setattr(
@@ -182,7 +180,7 @@ static void truncated(struct kr_request *request)
 	if (request->err)
 		fail(request, request->err);
 	else
-		kr_truncate_barrier_end(request, file, tell_shorter);
+		kr_truncate_barrier_end(request, file, send_shrink_notice);
 }
 
 static void start_truncate(struct kr_request *request)
@@ -204,7 +202,7 @@ static void truncate_granted(struct kr_operation *operation)
 	kr_truncate_barrier_begin(create->request, create->file, start_truncate);
 }
 
-/* Nothing has happened to the file yet: the open is given back. */
+/* Nothing has happened to the file yet: the export's open ends. */
 static void cancel_truncate(struct kr_request *request)
 {
 	struct create *create = request->state;
@@ -218,9 +216,9 @@ static void truncate_others(struct kr_request *request)
 {
 	struct create *create = request->state;
 
-	if (request->session->dead) { /* nobody could withdraw it, and the node, when it is back, may wait for this to
-					 end before it gives leases back */
-		request->remembered = false; /* as truncate_barrier.c does: nothing was cut */
+	if (request->session->dead) {
+		/* nothing could withdraw it, and the node may wait for this to end before it gives leases back */
+		request->duplicate.remembered = false; /* as in truncate_barrier.c: nothing was truncated */
 		fail(request, -ESTALE);
 		return;
 	}
@@ -248,7 +246,7 @@ static void create_done(struct kr_request *request)
 		kr_invalidation_also(request, &reply->file, truncate_others);
 		return;
 	}
-	request->committed = true;
+	request->effect.committed = true;
 	if (kr_attrs_doubtful(request->server, &reply->file, request->session->node, create->epoch))
 		look(request);
 	else
@@ -259,7 +257,7 @@ static void handle_create(struct kr_request *request)
 {
 	struct create *create;
 
-	if (!kr_attachment_room(NULL, request->session)) { /* which file it will be is not known yet: create_done */
+	if (!kr_attachment_room(NULL, request->session)) { /* create_done knows which file it is */
 		kr_request_reply(request, -ENFILE, NULL, NULL, 0);
 		return;
 	}
@@ -283,10 +281,10 @@ static uint16_t grant_create(struct kr_request *request, int err, const void *re
 
 	if (err || !msg->name[0])
 		return 0;
-	return kr_invalidation_grant(request, &msg->parent) | kr_invalidation_grant_attr(request, &made->file);
+	return kr_invalidation_grant(request, &msg->parent) | kr_attrs_grant(request, &made->file);
 }
 
-void kr_create_ops_register(struct kr_server *server)
+void kr_create_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_invalidation_on(server, KR_MSG_CREATE, create_changes, grant_create);

@@ -1,5 +1,6 @@
-/* FALLOCATE, SEEK, COPY: the asking node has flushed its own bytes, the others are made to flush theirs. */
-#include "server/names/file_space.h"
+/* FALLOCATE, SEEK, COPY: the asking node has flushed its own bytes, and the server makes the other nodes flush theirs.
+ */
+#include "server/names/names.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +12,6 @@
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
@@ -24,7 +24,7 @@ struct space {
 	unsigned count, held;
 	struct kr_request *request;
 	void (*start)(struct kr_request *request);
-	uint64_t restorations; /* of what is copied, when that began */
+	uint64_t restorations; /* kr_sfile_data.restorations of the source at the beginning */
 };
 
 static void free_space(void *state)
@@ -69,7 +69,7 @@ static void take_next(struct space *space)
 	unsigned i = space->held;
 
 	if (i == space->count) {
-		space->request->committed = true;
+		space->request->effect.committed = true;
 		space->request->cancel = NULL;
 		space->start(space->request);
 		return;
@@ -152,7 +152,7 @@ static void handle_fallocate(struct kr_request *request)
 {
 	struct space *space;
 
-	if (!kr_open_rights_allow(request, &request->msg.fallocate_request.file, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &request->msg.fallocate_request.file, KR_OPEN_RIGHT_WRITE))
 		return;
 	space = space_new(request, start_fallocate);
 	add_file(space, &request->msg.fallocate_request.file, KR_LEASE_ALL);
@@ -178,7 +178,7 @@ static void handle_seek(struct kr_request *request)
 {
 	struct space *space;
 
-	if (!kr_open_rights_allow(request, &request->msg.seek_request.file, KR_GRANT_ALL))
+	if (!kr_open_rights_allow(request, &request->msg.seek_request.file, KR_OPEN_RIGHT_ALL))
 		return;
 	space = space_new(request, start_seek);
 	add_file(space, &request->msg.seek_request.file, KR_LEASE_READ);
@@ -211,7 +211,7 @@ static const struct kr_sfile_data *copy_source(const struct kr_request *request)
 	return space->files[!kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.from)]->data;
 }
 
-/* What is copied may have been older than it was before, and is now (unstable.c). */
+/* The source may have been older than before for a moment, and is not now (unstable.c). */
 static bool was_restored(const struct kr_request *request)
 {
 	const struct kr_sfile_data *source = copy_source(request);
@@ -256,8 +256,8 @@ static void handle_copy(struct kr_request *request)
 	int order = memcmp(&msg->from, &msg->to, sizeof(msg->from));
 	struct space *space;
 
-	if (!kr_open_rights_allow(request, &msg->from, KR_GRANT_READ) ||
-		!kr_open_rights_allow(request, &msg->to, KR_GRANT_WRITE))
+	if (!kr_open_rights_allow(request, &msg->from, KR_OPEN_RIGHT_READ) ||
+		!kr_open_rights_allow(request, &msg->to, KR_OPEN_RIGHT_WRITE))
 		return;
 	space = space_new(request, start_copy);
 	if (order < 0)

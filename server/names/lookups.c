@@ -1,8 +1,8 @@
-/* LOOKUPS: many names of one directory in one job, for notes.
+/* LOOKUPS: many names of one directory in one job, for the attribute cache.
  *
- * Each name is looked up as LOOKUP would, and is in the answer only if LOOKUP's answer could be noted at the moment
- * when this one goes out: so whatever makes a name awkward (an error, somebody who writes, a change under way or since)
- * leaves it out.  The answer is made when it is granted, which is when it is sent.
+ * Each name is looked up as LOOKUP would.  The answer holds a name only if the node may cache the answer of a LOOKUP
+ * at that moment.  So an error, a node that writes, or a change under way leaves a name out.  The server makes the
+ * answer when it grants it, which is when it sends it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -33,7 +33,7 @@ static void free_lookups(void *state)
 	free(lookups);
 }
 
-/* -EPROTO: not what LOOKUPS may ask. */
+/* -EPROTO: LOOKUPS may not ask that. */
 static int take_names(
 	const struct kr_bytes *list, char (*texts)[KR_NAME_MAX + 1], const char **names, size_t *ret_count)
 {
@@ -80,16 +80,16 @@ static void handle_lookups(struct kr_request *request)
 	kr_request_run(request, run_lookups, kr_request_reply_job);
 }
 
-/* Whether the node may note what was found under one name; the names' directory has been granted. */
+/* Whether the node may cache what the job has found under one name; the directory has been granted. */
 static bool may_say(struct kr_request *request, const struct kr_looked *looked)
 {
 	const struct lookups *lookups = request->state;
 
 	if (looked->err)
 		return looked->err == -ENOENT;
-	request->bare = looked->bare;
+	request->effect.no_xattrs = looked->bare;
 	return !kr_attrs_doubtful(request->server, &looked->fid, request->session->node, lookups->epoch) &&
-		kr_invalidation_grant_attr(request, &looked->fid);
+		kr_attrs_grant(request, &looked->fid);
 }
 
 static uint16_t grant_lookups(struct kr_request *request, int err, const void *reply)

@@ -1,4 +1,4 @@
-/* Operations on names. Each is one job in the pool; what follows is told to the table of files. */
+/* Operations on names.  Each is one job in the pool; the table of files follows its result. */
 #include "server/names/names.h"
 
 #include <errno.h>
@@ -13,7 +13,6 @@
 #include "server/leases/invalidation.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
-#include "server/recovery/resent.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/leases/watch.h"
@@ -31,7 +30,7 @@ static void run_lookup(struct kr_request *request)
 
 	request->err = kr_export_lookup(
 		request->server->export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
-	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
+	request->effect.no_xattrs = !request->err && kr_export_bare(request->server->export, &reply->file);
 }
 
 static void reply_lookup(struct kr_request *request, const struct kr_attr *attr)
@@ -84,7 +83,31 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 	if (request->err)
 		return;
 	(void)kr_export_look_at_dir(request->server->export, dir, ret_attr, &folds);
-	request->folds |= folds;
+	request->effect.folds |= folds;
+}
+
+/* --- requests that may have been executed already ----------------------------------------------- */
+
+bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
+	uint32_t type, uint32_t uid)
+{
+	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
+
+	if (request->duplicate.made)
+		return kr_fid_hash(fid) == request->duplicate.made;
+	if (kr_request_cache_made_by_other(request, fid))
+		return false;
+	return request->duplicate.maybe_executed && (attr->mode & 0170000) == type && attr->uid == uid &&
+		attr->ctime.sec >= now_sec - horizon_sec;
+}
+
+int kr_resent_look(const struct kr_request *request, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+{
+	int err = kr_export_lookup(request->server->export, cred, parent, name, ret_fid, ret_attr);
+
+	return err || kr_fid_hash(ret_fid) == request->duplicate.made ? err : -EEXIST;
 }
 
 /* --- MAKE, LINK ------------------------------------------------------------------------------- */
@@ -102,17 +125,17 @@ static void run_make(struct kr_request *request)
 	struct kr_export *export = request->server->export;
 	uint32_t type = msg->mode & S_IFMT ? msg->mode & S_IFMT : S_IFREG;
 
-	if (request->made) {
+	if (request->duplicate.made) {
 		request->err = kr_resent_look(request, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr);
 	} else {
 		request->err = kr_export_make(export, &msg->cred, &msg->parent, &make, &reply->file, &reply->attr);
-		if (request->err == -EEXIST && request->maybe_done &&
+		if (request->err == -EEXIST && request->duplicate.maybe_executed &&
 			kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &reply->file, &reply->attr) ==
 				0 &&
 			kr_resent_is_ours(request, &reply->file, &reply->attr, type, msg->cred.uid))
 			request->err = 0;
 	}
-	request->bare = !request->err && kr_export_bare(request->server->export, &reply->file);
+	request->effect.no_xattrs = !request->err && kr_export_bare(request->server->export, &reply->file);
 	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
@@ -129,10 +152,10 @@ static void run_link(struct kr_request *request)
 	struct kr_fid there;
 
 	reply->file = msg->file;
-	kr_watch_own_before(export, &msg->file, &request->own);
+	kr_watch_own_before(export, &msg->file, &request->effect.own);
 	request->err = kr_export_link(export, &msg->cred, &msg->file, &msg->parent, msg->name, &reply->attr);
-	kr_watch_own_after(export, &msg->file, &request->own);
-	if (request->err == -EEXIST && request->maybe_done && !kr_request_cache_by_other(request) &&
+	kr_watch_own_after(export, &msg->file, &request->effect.own);
+	if (request->err == -EEXIST && request->duplicate.maybe_executed && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->parent, msg->name, &there, &reply->attr) == 0 &&
 		kr_fid_equal(&there, &msg->file))
 		request->err = 0;
@@ -155,15 +178,15 @@ static void link_done(struct kr_request *request)
 		return;
 	}
 	if (file)
-		file->orphan = false; /* an unnamed one has a name now */
-	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->own);
-	request->committed = true;
+		file->orphan = false; /* an unnamed file has a name now */
+	kr_watch_own_of(request->server, &request->msg.link_request.file, &request->effect.own);
+	request->effect.committed = true;
 	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
 }
 
 static void handle_link(struct kr_request *request)
 {
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_link, link_done);
 }
 
@@ -202,25 +225,27 @@ static void lost_name(struct kr_request *request)
 
 static void note_own(struct kr_request *request, const struct kr_fid *fid, struct kr_own_change *change)
 {
-	change->epoch = request->own.epoch;
-	change->unheeded = request->own.unheeded;
+	change->epoch = request->effect.own.epoch;
+	change->unheeded = request->effect.own.unheeded;
 	if (fid->length)
 		kr_watch_own_of(request->server, fid, change);
 }
 
-/* The file's state in the table follows what the job has done to it.  The answer may have to wait for other nodes to
- * forget, and meanwhile others may build on what was done: the next instance of the server must not do it again. */
+/* The file's state in the table follows the job.  The answer may have to wait for other nodes' invalidations.
+ * Meanwhile other nodes may build on the effect: the next instance of the server must not execute the request again. */
 static void note_removed(struct kr_request *request)
 {
 	struct kr_removed *removed = request->state;
-	struct kr_sfile *file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
+	struct kr_sfile *file;
 	bool orphaned = removed->orphaned && !removed->named;
 
 	kr_request_cache_end(request, request->err);
 	note_own(request, &removed->fid, &removed->own);
 	note_own(request, &removed->moved, &removed->moved_own);
 	note_own(request, &removed->exchanged, &removed->exchanged_own);
-	if (removed->lingers)
+	/* Only now: to note a change can push unused files out of the table. */
+	file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
+	if (removed->delayed)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file && orphaned)
 		file->orphan = true;
@@ -237,7 +262,7 @@ static void run_remove(struct kr_request *request)
 
 	request->err = kr_export_remove(request->server->export, &msg->cred, &msg->parent, msg->name, msg->directory,
 		KR_DELAYED_UNLINK_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request))
+	if (request->err == -ENOENT && request->duplicate.maybe_executed && !kr_request_cache_by_other(request))
 		request->err = 0;
 	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
@@ -246,7 +271,7 @@ static void handle_remove(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_remove, note_removed);
 }
 
@@ -259,7 +284,7 @@ static void run_rename(struct kr_request *request)
 
 	request->err = kr_export_rename(export, &msg->cred, &msg->parent, msg->name, &msg->new_parent, msg->new_name,
 		msg->flags, KR_DELAYED_UNLINK_SIZE_MAX, request->state);
-	if (request->err == -ENOENT && request->maybe_done && !kr_request_cache_by_other(request) &&
+	if (request->err == -ENOENT && request->duplicate.maybe_executed && !kr_request_cache_by_other(request) &&
 		kr_export_lookup(export, &msg->cred, &msg->new_parent, msg->new_name, &there, &attr) == 0)
 		request->err = 0;
 	kr_names_look(request, &msg->parent, NULL);
@@ -270,7 +295,7 @@ static void handle_rename(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_rename, note_removed);
 }
 
@@ -283,7 +308,7 @@ static uint16_t grant_lookup(struct kr_request *request, int err, const void *re
 	if (err && err != -ENOENT)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.lookup_request.parent) |
-		(err ? 0 : kr_invalidation_grant_attr(request, &found->file));
+		(err ? 0 : kr_attrs_grant(request, &found->file));
 }
 
 static uint16_t grant_readlink(struct kr_request *request, int err, const void *reply)
@@ -301,11 +326,10 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 {
 	const struct kr_make_reply *made = reply;
 
-	/* A directory that was made long ago need not be empty any more. */
-	if (err || request->maybe_done || request->folds)
+	/* A directory that an earlier execution made need not be empty any more. */
+	if (err || request->duplicate.maybe_executed || request->effect.folds)
 		return 0;
-	return kr_invalidation_grant(request, &request->msg.make_request.parent) |
-		kr_invalidation_grant_attr(request, &made->file);
+	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_attrs_grant(request, &made->file);
 }
 
 static void link_changes(struct kr_request *request)
@@ -316,12 +340,13 @@ static void link_changes(struct kr_request *request)
 
 static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
 {
-	uint16_t flags = err ? 0 : kr_invalidation_grant_attr(request, &request->msg.link_request.file);
+	uint16_t flags = err ? 0 : kr_attrs_grant(request, &request->msg.link_request.file);
 
 	(void)reply;
-	/* What was done long ago says nothing of now. */
-	return err || request->maybe_done ? flags :
-					    flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
+	/* An earlier execution says nothing about the present. */
+	return err || request->duplicate.maybe_executed ?
+		flags :
+		flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
 }
 
 static void remove_changes(struct kr_request *request)
@@ -332,7 +357,9 @@ static void remove_changes(struct kr_request *request)
 static uint16_t grant_remove(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err || request->maybe_done ? 0 : kr_invalidation_grant(request, &request->msg.remove_request.parent);
+	return err || request->duplicate.maybe_executed ?
+		0 :
+		kr_invalidation_grant(request, &request->msg.remove_request.parent);
 }
 
 static void rename_changes(struct kr_request *request)
@@ -355,6 +382,4 @@ void kr_names_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_LINK, link_changes, grant_link);
 	kr_invalidation_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
 	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, NULL);
-	kr_readdir_xattr_register(server);
-	kr_lookups_register(server);
 }

@@ -8,7 +8,6 @@
 
 #include "common/base/log.h"
 #include "server/flush/truncate_barrier.h"
-#include "server/flush/data.h"
 #include "server/names/recall_permission.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
@@ -18,6 +17,7 @@
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
 #include "server/session/trust.h"
+#include "server/names/names.h"
 
 enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 
@@ -28,7 +28,7 @@ struct release {
 	struct kr_operation operation;
 	struct kr_sfile *file;
 	uint32_t count;
-	bool ask, gone; /* whether the file, which perhaps has no name, is there */
+	bool ask, gone; /* ask: the job looks whether the file is gone */
 };
 
 static void run_release(struct kr_job *job)
@@ -50,7 +50,7 @@ static void released(struct kr_job *job)
 	struct release *release = KR_CONTAINER_OF(job, struct release, job);
 	struct kr_sfile *file = release->file;
 
-	/* A link that was made while its last name was removed is another name. */
+	/* A link made during the removal of its last name is another name. */
 	if (file->orphan && file->opens == 0 && release->gone)
 		file->gone = true;
 	kr_operation_end(&release->operation);
@@ -79,8 +79,8 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 	release = kr_xcalloc(1, sizeof(*release));
 	release->file = kr_sfile_ref(file);
 	release->count = (uint32_t)count;
-	/* A file without a name ends here. Whoever closed it may still flush (close=async), so leases are recalled
-	 * first. */
+	/* A file without a name ends here.  The node that closed it may still flush (close=async), so the server
+	 * recalls leases first. */
 	release->ask = file->orphan && file->opens == 0;
 	if (release->ask)
 		kr_operation_start(&release->operation, file, 0, KR_LEASE_ALL, release_granted);
@@ -92,11 +92,11 @@ static uint8_t rights_of(uint32_t flags)
 {
 	switch (flags & KR_OPEN_ACCESS) {
 	case KR_OPEN_READ:
-		return KR_GRANT_READ;
+		return KR_OPEN_RIGHT_READ;
 	case KR_OPEN_WRITE:
-		return KR_GRANT_WRITE;
+		return KR_OPEN_RIGHT_WRITE;
 	default:
-		return KR_GRANT_ALL;
+		return KR_OPEN_RIGHT_ALL;
 	}
 }
 
@@ -111,7 +111,7 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 	}
 	kr_attachment_get(file, session)->opens++;
 	if (kr_trust_confined(session)) {
-		kr_open_rights_add(&session->grants, &file->fid, rights_of(flags));
+		kr_open_rights_add(&session->trust.open_rights, &file->fid, rights_of(flags));
 		want = kr_open_rights_leases(want, rights_of(flags));
 	}
 	return kr_leases_try(file, session, want);
@@ -124,7 +124,7 @@ struct open_state {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint64_t changes;
-	struct kr_buf *small; /* the bytes of a small file, read along */
+	struct kr_buf *small; /* the bytes of a small file, sent with the answer */
 };
 
 static void free_open(void *state)
@@ -147,7 +147,7 @@ static bool same_state(const struct kr_attr *a, const struct kr_attr *b)
 	return kr_time_compare(a->ctime, b->ctime) == 0 && a->size == b->size;
 }
 
-/* Reading along is only a saving: it may fail.  What somebody else changes meanwhile is no version's. */
+/* This only saves a request: it may fail.  It fails when a local program changes the file meanwhile. */
 static void read_small(struct kr_request *request, struct open_state *open)
 {
 	const struct kr_open_request *msg = &request->msg.open_request;
@@ -208,7 +208,7 @@ static void opened(struct kr_request *request)
 	struct kr_sfile *file = open->file;
 	uint8_t want = request->msg.open_request.want;
 
-	/* Attributes under a lease must be exact: where the file has changed meanwhile, nothing is granted along. */
+	/* Attributes under a lease must be exact: if the file has changed meanwhile, the node gets no lease. */
 	if (file->changing || file->changes != open->changes)
 		want = 0;
 	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
@@ -223,7 +223,7 @@ static void open_done(struct kr_request *request)
 		opened(request);
 }
 
-/* It is open at the export: where the cut may not last nobody gets to know. */
+/* The file is open at the export.  If the truncation may not last, the open fails. */
 static void cut_heard_of(struct kr_request *request)
 {
 	struct kr_sfile *file = ((struct open_state *)request->state)->file;
@@ -259,7 +259,7 @@ static void start_open(struct kr_request *request)
 {
 	struct open_state *open = request->state;
 
-	request->committed = true;
+	request->effect.committed = true;
 	open->changes = open->file->changes;
 	kr_request_run(request, run_open, open_done);
 }
@@ -350,6 +350,4 @@ void kr_opens_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_OPEN, open_changes, NULL);
-	kr_create_ops_register(server);
-	kr_reclaims_register(server);
 }

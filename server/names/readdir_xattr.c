@@ -1,4 +1,4 @@
-/* READDIR, STATFS, extended attributes and ACCESS: one job each, with room for what comes back. */
+/* READDIR, STATFS, extended attributes and ACCESS: one job each, with room for the reply. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -96,22 +96,22 @@ static void run_setxattr(struct kr_request *request)
 {
 	const struct kr_setxattr_request *msg = &request->msg.setxattr_request;
 
-	kr_watch_own_before(request->server->export, &msg->file, &request->own);
+	kr_watch_own_before(request->server->export, &msg->file, &request->effect.own);
 	request->err = kr_export_setxattr(request->server->export, &msg->cred, &msg->file, msg->name, msg->value.bytes,
 		msg->value.length, msg->flags);
-	kr_watch_own_after(request->server->export, &msg->file, &request->own);
+	kr_watch_own_after(request->server->export, &msg->file, &request->effect.own);
 }
 
 static void setxattr_done(struct kr_request *request)
 {
 	if (!request->err)
-		kr_watch_own_of(request->server, &request->msg.setxattr_request.file, &request->own);
+		kr_watch_own_of(request->server, &request->msg.setxattr_request.file, &request->effect.own);
 	kr_request_reply_job(request);
 }
 
 static void handle_setxattr(struct kr_request *request)
 {
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_setxattr, setxattr_done);
 }
 
@@ -119,23 +119,23 @@ static void run_removexattr(struct kr_request *request)
 {
 	const struct kr_removexattr_request *msg = &request->msg.removexattr_request;
 
-	kr_watch_own_before(request->server->export, &msg->file, &request->own);
+	kr_watch_own_before(request->server->export, &msg->file, &request->effect.own);
 	request->err = kr_export_removexattr(request->server->export, &msg->cred, &msg->file, msg->name);
-	kr_watch_own_after(request->server->export, &msg->file, &request->own);
-	if (request->err == -ENODATA && request->maybe_done)
+	kr_watch_own_after(request->server->export, &msg->file, &request->effect.own);
+	if (request->err == -ENODATA && request->duplicate.maybe_executed)
 		request->err = 0;
 }
 
 static void removexattr_done(struct kr_request *request)
 {
 	if (!request->err)
-		kr_watch_own_of(request->server, &request->msg.removexattr_request.file, &request->own);
+		kr_watch_own_of(request->server, &request->msg.removexattr_request.file, &request->effect.own);
 	kr_request_reply_job(request);
 }
 
 static void handle_removexattr(struct kr_request *request)
 {
-	kr_watch_own_begin(request->server, &request->own);
+	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_removexattr, removexattr_done);
 }
 

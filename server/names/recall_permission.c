@@ -38,7 +38,7 @@ static void done(struct kr_job *job)
 	struct kr_session *session = kr_session_get(request->session);
 	int err = session->dead ? -ENOTCONN : check->err;
 
-	session->running--;
+	session->flow.running--;
 	if (err)
 		kr_request_reply(request, err, NULL, NULL, 0);
 	else
@@ -63,7 +63,7 @@ void kr_recall_permission_check(struct kr_request *request, struct kr_sfile *fil
 	check = kr_xcalloc(1, sizeof(*check));
 	*check = (struct check){
 		.request = request, .file = kr_sfile_ref(file), .cred = cred, .owner = owner, .next = next};
-	request->cancel = NULL; /* soon done */
-	request->session->running++;
+	request->cancel = NULL; /* it ends soon */
+	request->session->flow.running++;
 	kr_job_start(request->server, &check->job, run, done);
 }

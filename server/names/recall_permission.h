@@ -1,6 +1,6 @@
-/* Who may make others give up their leases: before a truncation or a change of times recalls what other nodes hold, it
- * is found out whether the caller may do it at all.  Else anybody with a file's identity could disturb those who use
- * it.
+/* Which caller may make other nodes give up their leases.  Before a truncation or a change of times recalls leases,
+ * the server checks whether the caller may make that change.  Else a user who knows a file's identity could disturb
+ * its users.
  */
 #ifndef KR_SERVER_RECALL_PERMISSION_H
 #define KR_SERVER_RECALL_PERMISSION_H
@@ -8,8 +8,8 @@
 #include "server/leases/file_table.h"
 #include "server/session/request.h"
 
-/* Goes on with NEXT, at once if no other node holds anything that is in the way of KINDS, or if CRED (which lives as
- * long as the request) may write to FILE, or, with OWNER, owns it. Else the request is answered. */
+/* Goes on with NEXT at once if no other node holds a lease that excludes KINDS.  Else only if CRED may write to FILE
+ * or, with OWNER, owns FILE.  CRED lives as long as the request.  Else answers the request. */
 void kr_recall_permission_check(struct kr_request *request, struct kr_sfile *file, uint8_t kinds,
 	const struct kr_cred *cred, bool owner, void (*next)(struct kr_request *request));
 

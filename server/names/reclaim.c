@@ -1,5 +1,7 @@
-/* RECLAIM: what a node says that it had open and leased at a session that it lost, or at an earlier instance of this
- * server. What it had is believed (but see reclaimable); whether its late bytes may go in is late.h's business.
+/* RECLAIM: a node names what it had open and leased in a session that it lost, or at an earlier instance of this
+ * server.
+ *
+ * The server believes what it had (but see reclaimable); late.h decides whether its late bytes may go in.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,21 +18,21 @@
 #include "server/base/server.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
+#include "server/names/names.h"
 
 struct reclaim {
-	struct kr_operation operation; /* of a late node that has bytes, as the next */
+	struct kr_operation operation; /* this and the next one: for a late node that has bytes */
 	struct kr_late_claim claim;
 	struct kr_request *request;
 	struct kr_sfile *file;
-	struct kr_cred cred; /* whom the session acts as, if anybody */
+	struct kr_cred cred; /* the user that the session acts as, if any */
 	struct kr_cred user; /* of a user key: its user; else without groups */
-	uint32_t missing;    /* opens that this session did not have when it came, and that the export has not yet */
-	uint32_t held;       /* ... and has now: they are the session's when it is answered */
+	uint32_t missing; /* opens that this session had not when the request came, and that the export has not yet */
+	uint32_t held;    /* ... and has now: the session gets them with the answer */
 	uint64_t changes;
 	struct kr_attr attr;
 	uint8_t rights; /* of a confined session */
-	bool collected; /* its replays go in by their rounds if they are here in time, whoever has changed the file;
-			   later ones are not judged yet */
+	bool collected; /* replays in the collection go in by their rounds; later ones are to be judged */
 	bool contested;
 	uint8_t conflict; /* enum kr_conflict_part */
 };
@@ -47,7 +49,7 @@ static void free_reclaim(void *state)
 	free(reclaim);
 }
 
-/* What a session had open it is believed. But a user's own opens are known to its node only: he keeps what is his, and
+/* The server believes what a session had open.  But only its node knows a user's opens: a user keeps what is his, and
  * what he could open now. */
 static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
 {
@@ -56,11 +58,11 @@ static uint8_t reclaimable(const struct kr_request *request, const struct reclai
 	uint8_t rights = 0;
 
 	if (user->group_count == 0 || user->uid == reclaim->attr.uid)
-		return KR_GRANT_ALL;
+		return KR_OPEN_RIGHT_ALL;
 	if (kr_export_access(export, user, &reclaim->file->fid, R_OK) == 0)
-		rights |= KR_GRANT_READ;
+		rights |= KR_OPEN_RIGHT_READ;
 	if (kr_export_access(export, user, &reclaim->file->fid, W_OK) == 0)
-		rights |= KR_GRANT_WRITE;
+		rights |= KR_OPEN_RIGHT_WRITE;
 	return rights;
 }
 
@@ -81,8 +83,8 @@ static void run_reclaim(struct kr_request *request)
 		reclaim->rights = reclaimable(request, reclaim);
 }
 
-/* What is held becomes the session's, as far as it still lacks it: a node whose connection broke asks again, perhaps
- * before the first time is answered. */
+/* The session gets those opens that it lacks.  A node whose connection broke asks again, perhaps before the first
+ * answer. */
 static void take_opens(struct reclaim *reclaim, struct kr_attachment *attachment, uint32_t opens)
 {
 	uint32_t lacking = opens - KR_MIN(opens, attachment->opens), taken = KR_MIN(lacking, reclaim->held);
@@ -93,15 +95,15 @@ static void take_opens(struct reclaim *reclaim, struct kr_attachment *attachment
 	reclaim->held = 0;
 }
 
-/* Bytes that were judged go in before those of anybody who has begun to wait meanwhile, and will be later. */
+/* Judged bytes go in before those of nodes that have begun to wait meanwhile, and that will be later. */
 static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *session, uint8_t kinds)
 {
 	return reclaim->operation.held ? kr_operation_leave(&reclaim->operation, session, kinds & KR_LEASE_ALL) :
 					 kr_leases_try(reclaim->file, session, kinds);
 }
 
-/* What the node shall have beside INHERITED, which it has.  Whose bytes may go in keeps everybody else out until they
- * have: both kinds exclude readers and writers, and what is unflushed when they are recalled goes in first. */
+/* What the node gets beside INHERITED, which it has.  While its bytes go in it excludes all other nodes, so it needs
+ * both kinds.  What is unflushed at their recall goes in first. */
 static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_request *msg, uint8_t inherited)
 {
 	bool dirty = msg->last && !(reclaim->conflict & KR_CONFLICT_DIRTY);
@@ -114,7 +116,7 @@ static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_
 	return msg->kinds & KR_LEASE_ALL;
 }
 
-/* The answer, when what had to be written down about it is. */
+/* The answer, when all that concerns it is on disk. */
 static void finish_reclaim(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
@@ -131,8 +133,7 @@ static void finish_reclaim(struct kr_request *request)
 		attachment = kr_attachment_get(file, session);
 		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
-		/* What is there already is not judged, and not taken: that it is there may be forgotten when it comes
-		 * (synced.h). */
+		/* Bytes that are there already are neither judged nor taken (synced.h). */
 		attachment->replays |= kr_late_has_replays(request) && !reclaim->collected &&
 			!(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		if (msg->last)
@@ -141,8 +142,9 @@ static void finish_reclaim(struct kr_request *request)
 		reply->conflict = reclaim->conflict;
 		granted = kinds_for(reclaim, msg, inherited);
 		if (kr_trust_confined(session)) {
-			kr_open_rights_add(&session->grants, &file->fid, reclaim->rights);
-			granted = kr_open_rights_leases(granted, kr_open_rights_find(&session->grants, &file->fid));
+			kr_open_rights_add(&session->trust.open_rights, &file->fid, reclaim->rights);
+			granted = kr_open_rights_leases(
+				granted, kr_open_rights_find(&session->trust.open_rights, &file->fid));
 		}
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
@@ -164,8 +166,8 @@ static void finish_reclaim(struct kr_request *request)
 
 static void go_on(struct kr_request *request);
 
-/* It was looked at as what comes in time, and its session has been made late meanwhile, or the grace period is over:
- * others can have written by now what is not here yet. */
+/* The request came in time.  Meanwhile its session has become late, or the grace period has ended: others can have
+ * written. */
 static bool has_become_late(const struct kr_request *request)
 {
 	const struct reclaim *reclaim = request->state;
@@ -202,7 +204,8 @@ static void start_reclaim(struct kr_request *request)
 	const struct kr_session *session = request->session;
 
 	reclaim->changes = reclaim->file->changes;
-	kr_trust_cred(request->server, session->key, session->groups, session->group_count, &reclaim->user);
+	kr_trust_cred(
+		request->server, session->trust.key, session->trust.groups, session->trust.group_count, &reclaim->user);
 	kr_request_run(request, run_reclaim, reclaim_done);
 }
 
@@ -216,7 +219,7 @@ static void cancel_reclaim(struct kr_request *request)
 	kr_operation_end(&((struct reclaim *)request->state)->operation);
 }
 
-/* Nobody may write, or go on reading what was there before, while it is found out whether anybody has written. */
+/* No node may write, or go on reading older bytes, while the server finds out whether any node has written. */
 static void claim(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;

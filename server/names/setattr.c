@@ -13,9 +13,7 @@
 #include "server/leases/file_table.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
-#include "server/recovery/request_cache.h"
 #include "server/names/names.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
@@ -56,13 +54,13 @@ static void run_setattr(struct kr_request *request)
 
 	if (set.valid & KR_SET_SIZE)
 		kr_truncate_barrier_to(request, &msg->file, set.size);
-	kr_watch_own_before(request->server->export, &msg->file, &request->own);
+	kr_watch_own_before(request->server->export, &msg->file, &request->effect.own);
 	request->err = kr_export_setattr(
 		request->server->export, &msg->cred, &msg->file, &set, &request->reply.setattr_reply.attr);
-	kr_watch_own_after(request->server->export, &msg->file, &request->own);
+	kr_watch_own_after(request->server->export, &msg->file, &request->effect.own);
 	if (msg->valid & mtime)
-		request->own.before.mtime = request->own.after.mtime;
-	request->bare = !request->err && kr_export_bare(request->server->export, &msg->file);
+		request->effect.own.before.mtime = request->effect.own.after.mtime;
+	request->effect.no_xattrs = !request->err && kr_export_bare(request->server->export, &msg->file);
 }
 
 static void reply_setattr(struct kr_request *request, const struct kr_attr *attr)
@@ -72,7 +70,7 @@ static void reply_setattr(struct kr_request *request, const struct kr_attr *attr
 	kr_request_reply_job(request);
 }
 
-/* The attributes are asked again where other nodes write: what they have not flushed belongs to the answer. */
+/* If other nodes write, the server asks them again: what they have not flushed belongs to the answer. */
 static void finish_setattr(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
@@ -83,7 +81,7 @@ static void finish_setattr(struct kr_request *request)
 		kr_attrs_get(request, &setattr->file->fid, true, reply_setattr);
 }
 
-static void tell_shorter(struct kr_request *request)
+static void send_shrink_notice(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
@@ -94,18 +92,18 @@ static void setattr_done(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
-	/* Before anybody else writes. */
+	/* Before any other node writes. */
 	if (!request->err && request->msg.setattr_request.valid & (KR_SET_MTIME | KR_SET_MTIME_NOW))
 		kr_data_mtime_set(setattr->file, request->reply.setattr_reply.attr.mtime);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE) {
 		kr_sfile_truncated(setattr->file);
 		kr_sfile_changed(setattr->file);
 	}
-	kr_watch_own(setattr->file, &request->own);
+	kr_watch_own(setattr->file, &request->effect.own);
 	if (request->err)
 		kr_request_reply_job(request);
 	else if (request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_truncate_barrier_end(request, setattr->file, tell_shorter);
+		kr_truncate_barrier_end(request, setattr->file, send_shrink_notice);
 	else
 		finish_setattr(request);
 }
@@ -114,8 +112,8 @@ static void start_setattr(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
 
-	request->committed = true;
-	kr_watch_own_begin(request->server, &request->own);
+	request->effect.committed = true;
+	kr_watch_own_begin(request->server, &request->effect.own);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE)
 		kr_sfile_changing(setattr->file);
 	kr_request_run(request, run_setattr, setattr_done);
@@ -144,8 +142,8 @@ static void cancel_setattr(struct kr_request *request)
 	kr_operation_end(&((struct setattr *)request->state)->operation);
 }
 
-/* A new size needs everybody else out; a new mtime must come after all writes that have returned, so others flush
- * first. */
+/* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
+ * flush first. */
 static uint8_t setattr_kinds(uint32_t valid)
 {
 	if (valid & KR_SET_SIZE)
@@ -172,8 +170,8 @@ static void handle_setattr(struct kr_request *request)
 	setattr->file = kr_sfile_get(request->server, &msg->file);
 	request->state = setattr;
 	request->free_state = free_setattr;
-	setattr->through_handle =
-		msg->valid & KR_SET_BY_HANDLE && kr_open_rights_allowed(request->session, &msg->file, KR_GRANT_WRITE);
+	setattr->through_handle = msg->valid & KR_SET_BY_HANDLE &&
+		kr_open_rights_allowed(request->session, &msg->file, KR_OPEN_RIGHT_WRITE);
 	if (!kinds)
 		start_setattr(request);
 	else if (setattr->through_handle)
@@ -193,7 +191,7 @@ static void setattr_changes(struct kr_request *request)
 static uint16_t grant_setattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
-	return err ? 0 : kr_invalidation_grant_attr(request, &request->msg.setattr_request.file);
+	return err ? 0 : kr_attrs_grant(request, &request->msg.setattr_request.file);
 }
 
 void kr_setattr_register(struct kr_server *server)

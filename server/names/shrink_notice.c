@@ -9,74 +9,74 @@
 #include "server/session/request.h"
 #include "server/session/session.h"
 
-struct telling {
+struct notice {
 	struct kr_request *request;
 	void (*fn)(struct kr_request *request);
-	struct kr_list unanswered; /* struct told */
+	struct kr_list unanswered; /* struct notified_node */
 };
 
-/* A node that has been told. */
-struct told {
+/* A node that was sent the notice. */
+struct notified_node {
 	struct kr_link link;
-	struct telling *telling;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct notice *notice;
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
 };
 
-/* Who has no connection reads nothing, and has to ask for leases when it is back. */
+/* A node without a connection reads nothing, and has to ask for leases when it reconnects. */
 static bool concerns(const struct kr_session *session, const struct kr_session *maker)
 {
 	return session != maker && !session->dead && session->conn;
 }
 
-static void end(struct telling *telling)
+static void end(struct notice *notice)
 {
-	struct kr_request *request = telling->request;
-	void (*fn)(struct kr_request *) = telling->fn;
+	struct kr_request *request = notice->request;
+	void (*fn)(struct kr_request *) = notice->fn;
 
-	free(telling);
+	free(notice);
 	request->job_state = NULL;
 	request->hurry = NULL;
 	fn(request);
 }
 
-static void heard(struct kr_session *session, void *context, int err, const void *reply)
+static void notice_answered(struct kr_session *session, void *context, int err, const void *reply)
 {
-	struct told *told = context;
-	struct telling *telling = told->telling;
+	struct notified_node *notified_node = context;
+	struct notice *notice = notified_node->notice;
 
 	(void)session, (void)err, (void)reply; /* a session that has ended reads nothing */
-	kr_list_remove(&told->link);
-	free(told);
-	if (kr_list_empty(&telling->unanswered))
-		end(telling);
+	kr_list_remove(&notified_node->link);
+	free(notified_node);
+	if (kr_list_empty(&notice->unanswered))
+		end(notice);
 }
 
-/* Nobody is left who would take the cut for made. */
+/* The node that made the truncation is gone: no program counts on it. */
 static void hurry(struct kr_request *request)
 {
-	struct telling *telling = request->job_state;
+	struct notice *notice = request->job_state;
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&telling->unanswered))) {
-		struct told *told = KR_LIST_ENTRY(link, struct told, link);
+	while ((link = kr_list_pop(&notice->unanswered))) {
+		struct notified_node *notified_node = KR_LIST_ENTRY(link, struct notified_node, link);
 
-		kr_callback_abandon(told->session, told->ask, request->session);
-		free(told);
+		kr_callback_abandon(notified_node->session, notified_node->ask, request->session);
+		free(notified_node);
 	}
-	end(telling);
+	end(notice);
 }
 
-static void tell(struct telling *telling, struct kr_session *session, const struct kr_recall_request *msg)
+static void notify(struct notice *notice, struct kr_session *session, const struct kr_recall_request *msg)
 {
-	struct told *told = kr_xcalloc(1, sizeof(*told));
+	struct notified_node *notified_node = kr_xcalloc(1, sizeof(*notified_node));
 
-	*told = (struct told){.telling = telling, .session = session};
-	told->ask = kr_callback_send(session, KR_MSG_RECALL, msg, heard, told);
-	if (told->ask)
-		kr_list_append(&telling->unanswered, &told->link);
+	*notified_node = (struct notified_node){.notice = notice, .session = session};
+	notified_node->ask = kr_callback_send(session, KR_MSG_RECALL, msg, notice_answered, notified_node);
+	if (notified_node->ask)
+		kr_list_append(&notice->unanswered, &notified_node->link);
 	else
-		free(told);
+		free(notified_node);
 }
 
 void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, struct kr_operation *operation,
@@ -84,26 +84,26 @@ void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, st
 {
 	struct kr_recall_request msg = {.file = file->fid};
 	const struct kr_attachment *attachment;
-	struct telling *telling;
+	struct notice *notice;
 
-	if (!request->shorter || request->session->dead) {
+	if (!request->effect.shorter || request->session->dead) {
 		fn(request);
 		return;
 	}
-	telling = kr_xcalloc(1, sizeof(*telling));
-	*telling = (struct telling){.request = request, .fn = fn};
-	kr_list_init(&telling->unanswered);
+	notice = kr_xcalloc(1, sizeof(*notice));
+	*notice = (struct notice){.request = request, .fn = fn};
+	kr_list_init(&notice->unanswered);
 	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
 		if (concerns(attachment->session, request->session))
-			tell(telling, attachment->session, &msg);
+			notify(notice, attachment->session, &msg);
 	}
-	request->job_state = telling;
-	if (kr_list_empty(&telling->unanswered)) {
-		end(telling);
+	request->job_state = notice;
+	if (kr_list_empty(&notice->unanswered)) {
+		end(notice);
 		return;
 	}
 	request->hurry = hurry;
 	kr_request_cache_end(
-		request, request->err); /* from here on others may build on it: it must not be done again */
+		request, request->err); /* from here on others may build on it: the server must not execute it again */
 	kr_operation_end(operation);
 }

@@ -1,12 +1,14 @@
-/* What other nodes believe of a file's size after a cut.
+/* What other nodes believe of a file's size after a truncation.
  *
- * Their leases and notes are gone before the cut is made.  But a size that a node was told just before, without any,
- * can still be on its way to a program there, and the node's kernel would take it over later, perhaps in the middle of
- * a read that begins after the cut has returned: that read would end where the file ended before, in zeros
- * (fuse/file/shrink_notice.h).  So who has the file open or leased hears of the cut once more before the node that made
- * it does.  Others look its name up before they read it, which makes void what they were told before. Who does not
- * answer loses its session (callbacks.h), and falls silent by its own clock first: so the wait ends, whatever a node
- * does, and nobody who is in possession of a lease goes by what was before the cut.
+ * Their leases and cached attributes are gone before the truncation.  But an older reply with the former size may
+ * still be on its way to a program of theirs.  Their kernel would take that size over later, perhaps during a read
+ * that begins after the truncation has returned.  That read would end where the file ended before, in zeros
+ * (fuse/file/shrink_notice.h).
+ *
+ * So the server sends a notice to each node that has the file open or leased.  The node that made the truncation waits
+ * for the answers.  Other nodes look the name up before they read, which makes older sizes void.  A node that does not
+ * answer loses its session (callbacks.h).  By its own clock its lease expires first.  So the wait ends, and no node
+ * with a lease uses the former size.
  */
 #ifndef KR_SERVER_SHRINK_NOTICE_H
 #define KR_SERVER_SHRINK_NOTICE_H
@@ -15,9 +17,9 @@ struct kr_operation;
 struct kr_request;
 struct kr_sfile;
 
-/* REQUEST has changed FILE by a job with kr_truncate_barrier_to.  If it has made it shorter, and others are to hear of
- * that, OPERATION is ended first (their answers may wait for reads that wait for leases), and FN follows when they have
- * answered; else at once. Leaves request->err alone. */
+/* REQUEST has changed FILE by a job with kr_truncate_barrier_to.  If FILE is shorter now and other nodes must get a
+ * notice, ends OPERATION first: their answers may wait for reads that wait for leases.  FN follows when they have
+ * answered, else at once.  Leaves request->err alone. */
 void kr_shrink_notice_send(struct kr_request *request, struct kr_sfile *file, struct kr_operation *operation,
 	void (*fn)(struct kr_request *request));
 

@@ -1,4 +1,4 @@
-/* Feeding blocks (see block_server.h). */
+/* The block server (see block_server.h). */
 #include "server/pipelines/block_server.h"
 
 #include <errno.h>
@@ -8,9 +8,8 @@
 #include "server/flush/data_state.h"
 #include "server/export/export.h"
 #include "server/flush/hop.h"
-#include "server/names/open.h"
 
-/* One PULL that is not answered yet. */
+/* One PULL until its answer. */
 struct pull {
 	struct kr_link link;   /* kr_hop.pulls: has blocks left to read */
 	struct kr_hop *hop;    /* reference */
@@ -23,7 +22,7 @@ struct pull {
 	int err;
 };
 
-struct feed_job {
+struct read_job {
 	struct kr_pool_share_job gated;
 	struct pull *pull;
 	uint64_t first, changes; /* block number; file->changes when it began */
@@ -36,7 +35,7 @@ struct feed_job {
 
 /* --- reading, in the pool --------------------------------------------------------------------- */
 
-/* The last block of a file may be short: what waits for a slow peer shall not take a whole block of memory for it.
+/* The last block of a file may be short: it shall not take a whole block of memory while it waits for a slow peer.
  * Takes BUF. */
 static struct kr_buf *as_small(struct kr_buf *buf)
 {
@@ -50,7 +49,7 @@ static struct kr_buf *as_small(struct kr_buf *buf)
 	return small;
 }
 
-static int read_block(struct kr_export *export, struct feed_job *job)
+static int read_block(struct kr_export *export, struct read_job *job)
 {
 	uint64_t offset = (job->first + job->read) * KR_BLOCK_SIZE;
 	struct kr_buf *buf = kr_buf_new(KR_BLOCK_SIZE);
@@ -71,7 +70,7 @@ static int read_block(struct kr_export *export, struct feed_job *job)
 
 static void run(struct kr_pool_share_job *gated)
 {
-	struct feed_job *job = KR_CONTAINER_OF(gated, struct feed_job, gated);
+	struct read_job *job = KR_CONTAINER_OF(gated, struct read_job, gated);
 	struct kr_export *export = job->pull->file->server->export;
 	int err = 0;
 
@@ -114,26 +113,26 @@ static void end_pull(struct pull *pull)
 	kr_hop_put(hop);
 }
 
-/* Ends PULL if nothing of it is left to be done. */
+/* Ends PULL if no work is left. */
 static void settle(struct pull *pull)
 {
 	if (pull->jobs == 0 && (pull->err || pull->range == pull->range_count))
 		end_pull(pull);
 }
 
-/* The bytes read are those of the version that was asked. */
-static bool is_asked_version(const struct feed_job *job)
+/* Whether the bytes read are those of the version that the node asked for. */
+static bool is_asked_version(const struct read_job *job)
 {
 	const struct pull *pull = job->pull;
 	struct kr_attr attr = job->attr;
 
-	if (pull->version == 0) /* one that counts under the lease only: nothing has changed since */
+	if (pull->version == 0) /* valid under the lease only: nothing has changed since */
 		return !pull->file->changing && pull->file->changes == job->changes;
 	kr_sfile_version(pull->file, job->changes, &attr);
 	return attr.version == pull->version;
 }
 
-static void send_blocks(struct feed_job *job)
+static void send_blocks(struct read_job *job)
 {
 	struct pull *pull = job->pull;
 	struct kr_data *data = pull->hop->data;
@@ -150,7 +149,7 @@ static void send_blocks(struct feed_job *job)
 
 static void done(struct kr_pool_share_job *gated)
 {
-	struct feed_job *job = KR_CONTAINER_OF(gated, struct feed_job, gated);
+	struct read_job *job = KR_CONTAINER_OF(gated, struct read_job, gated);
 	struct pull *pull = job->pull;
 	struct kr_hop *hop = kr_hop_get(pull->hop);
 	int err = job->err;
@@ -159,8 +158,8 @@ static void done(struct kr_pool_share_job *gated)
 		err = -ESTALE;
 	else if (err == 0 || err == -EINVAL)
 		send_blocks(job);
-	/* Who asks without a version has asked under a lease; but a program of its own node may have cut the file
-	 * since. */
+	/* A node asks without a version under a lease.  But a program of that node may have truncated the file since.
+	 */
 	if (err == -EINVAL && pull->version == 0)
 		err = -ESTALE;
 	if (err && !pull->err)
@@ -183,7 +182,7 @@ static void done(struct kr_pool_share_job *gated)
 static void start_job(struct pull *pull)
 {
 	const struct kr_range *range = &pull->ranges[pull->range];
-	struct feed_job *job = kr_xcalloc(1, sizeof *job);
+	struct read_job *job = kr_xcalloc(1, sizeof *job);
 
 	job->pull = pull;
 	job->first = range->offset + pull->done_in_range;
@@ -202,7 +201,7 @@ static void start_job(struct pull *pull)
 	kr_pool_share_start(&pull->hop->data->feeds, &job->gated, run, done);
 }
 
-/* What waits for the peer, and what the jobs at work will add. */
+/* What waits for the peer, and what the running jobs will add. */
 static size_t owed(const struct kr_hop *hop)
 {
 	return (hop->conn ? kr_conn_queued(hop->conn) : 0) + hop->feeding * KR_BLOCK_SERVER_BLOCKS * KR_BLOCK_SIZE;
@@ -233,7 +232,7 @@ void kr_block_server_go_on(struct kr_hop *hop)
 		start_job(KR_LIST_ENTRY(hop->pulls.head.next, struct pull, link));
 }
 
-/* Copies what is not empty; -EINVAL for blocks that no file can have. */
+/* Copies the ranges that are not empty; -EINVAL for blocks that no file can have. */
 static int copy_ranges(struct pull *pull, const struct kr_ranges *blocks)
 {
 	size_t count = 0;
@@ -258,7 +257,7 @@ static bool may_pull(const struct pull *pull)
 {
 	struct kr_session *session = kr_session_find_node(pull->hop->data->server, pull->hop->node);
 
-	return session && kr_open_rights_allowed(session, &pull->file->fid, KR_GRANT_READ);
+	return session && kr_open_rights_allowed(session, &pull->file->fid, KR_OPEN_RIGHT_READ);
 }
 
 void kr_block_server_pull(struct kr_hop *hop, const struct kr_frame *frame)

@@ -1,7 +1,7 @@
-/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to those whose place in the chain has changed.
+/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to nodes whose place in the pipeline has changed.
  *
- * A file has one for each ring of which a node reads it; ring/pipeline.h decides who pulls from whom.  Each holds a
- * reference to the file.  Loop thread.
+ * A file has one pipeline for each ring of which a node reads it; ring/pipeline.h decides which node pulls from which.
+ * Each holds a reference to the file.  Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,10 +12,9 @@
 #include "server/flush/hop.h"
 #include "server/pipelines/block_server.h"
 #include "server/pipelines/pipelines.h"
-#include "server/names/open.h"
 #include "server/session/trust.h"
 
-struct kr_block_server_pipeline {
+struct kr_reader_pipeline {
 	struct kr_link link;    /* kr_data.pipelines */
 	struct kr_link of_file; /* kr_sfile_data.pipelines */
 	struct kr_sfile *file;  /* reference */
@@ -23,17 +22,17 @@ struct kr_block_server_pipeline {
 	struct kr_pipeline members;
 };
 
-/* Where NODE's upstream is; the server when nobody can connect to that node. */
+/* The ring address of NODE's upstream; the server's when no node can connect to the upstream. */
 static void make_hop(
 	struct kr_data *data, struct kr_session *session, uint32_t upstream, char *host, struct kr_hop_address *ret)
 {
-	if (!kr_data_hop(data, session, upstream, host, ret))
-		kr_data_hop(data, session, 0, host, ret);
+	if (!kr_hop_address_of(data, session, upstream, host, ret))
+		kr_hop_address_of(data, session, 0, host, ret);
 }
 
 static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 {
-	struct kr_block_server_pipeline *pipeline = context;
+	struct kr_reader_pipeline *pipeline = context;
 	struct kr_sfile *file = pipeline->file;
 	struct kr_session *session = kr_session_find_node(file->server, node);
 	struct kr_upstream_request msg = {.file = file->fid};
@@ -45,9 +44,9 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 	kr_callback_send(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
 }
 
-static struct kr_block_server_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
+static struct kr_reader_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_block_server_pipeline *pipeline;
+	struct kr_reader_pipeline *pipeline;
 
 	KR_LIST_FOR_EACH(pipeline, &file->data->pipelines, of_file) {
 		if (strcmp(pipeline->ring, ring) == 0)
@@ -56,9 +55,9 @@ static struct kr_block_server_pipeline *find_pipeline(struct kr_sfile *file, con
 	return NULL;
 }
 
-static struct kr_block_server_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
+static struct kr_reader_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_block_server_pipeline *pipeline = find_pipeline(file, ring);
+	struct kr_reader_pipeline *pipeline = find_pipeline(file, ring);
 
 	if (pipeline)
 		return pipeline;
@@ -71,7 +70,7 @@ static struct kr_block_server_pipeline *get_pipeline(struct kr_sfile *file, cons
 	return pipeline;
 }
 
-static void free_pipeline(struct kr_block_server_pipeline *pipeline)
+static void free_pipeline(struct kr_reader_pipeline *pipeline)
 {
 	kr_list_remove(&pipeline->of_file);
 	kr_list_remove(&pipeline->link);
@@ -81,7 +80,7 @@ static void free_pipeline(struct kr_block_server_pipeline *pipeline)
 	free(pipeline);
 }
 
-static void leave(struct kr_block_server_pipeline *pipeline, uint32_t node)
+static void leave(struct kr_reader_pipeline *pipeline, uint32_t node)
 {
 	if (!pipeline)
 		return;
@@ -93,18 +92,18 @@ static void leave(struct kr_block_server_pipeline *pipeline, uint32_t node)
 static void handle_join(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
-	struct kr_block_server_pipeline *pipeline;
+	struct kr_reader_pipeline *pipeline;
 	struct kr_join_reply reply;
 	struct kr_sfile *file;
 	uint32_t upstream = 0;
 	char host[64];
 	int err;
 
-	if (!kr_open_rights_allow(request, &request->msg.join_request.file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &request->msg.join_request.file, KR_OPEN_RIGHT_READ))
 		return;
 	file = kr_sfile_find(request->server, &request->msg.join_request.file);
-	/* No member: a user, for whom nobody's blocks but the server's are, and whose own nobody trusts; and who has
-	 * given READ back meanwhile, or never asked for it, and so cannot feed others. */
+	/* Not a member: the node of a user, which pulls from the server alone and whose blocks no node trusts.  Nor a
+	 * node without READ, which cannot serve blocks. */
 	if (kr_trust_is_user(session) || !file ||
 		!(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ)) {
 		make_hop(request->server->data, session, 0, host, &reply.upstream);
@@ -112,7 +111,7 @@ static void handle_join(struct kr_request *request)
 		return;
 	}
 	kr_sfile_ref(file);
-	pipeline = get_pipeline(file, session->ring);
+	pipeline = get_pipeline(file, session->ring.name);
 	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
@@ -127,12 +126,12 @@ static void handle_reparent(struct kr_request *request)
 	struct kr_session *session = request->session;
 	const struct kr_reparent_request *msg = &request->msg.reparent_request;
 	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
-	struct kr_block_server_pipeline *pipeline = file ? find_pipeline(file, session->ring) : NULL;
+	struct kr_reader_pipeline *pipeline = file ? find_pipeline(file, session->ring.name) : NULL;
 	struct kr_reparent_reply reply;
-	uint32_t upstream = 0; /* also for one that is not a member (any more): it can always pull from here */
+	uint32_t upstream = 0; /* also for a node that is no member: it can always pull from the server */
 	char host[64];
 
-	if (!kr_open_rights_allow(request, &msg->file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_READ))
 		return;
 	if (pipeline && !kr_trust_is_user(session))
 		kr_pipeline_reparent(&pipeline->members, session->node, msg->node, &upstream);
@@ -142,12 +141,12 @@ static void handle_reparent(struct kr_request *request)
 
 static void read_lost(struct kr_sfile *file, struct kr_session *session)
 {
-	leave(find_pipeline(file, session->ring), session->node);
+	leave(find_pipeline(file, session->ring.name), session->node);
 }
 
 static void session_lost(struct kr_data *data, struct kr_session *session)
 {
-	struct kr_block_server_pipeline *pipeline, *after;
+	struct kr_reader_pipeline *pipeline, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
 		leave(pipeline, session->node);
@@ -155,7 +154,7 @@ static void session_lost(struct kr_data *data, struct kr_session *session)
 
 static void free_all(struct kr_data *data)
 {
-	struct kr_block_server_pipeline *pipeline, *after;
+	struct kr_reader_pipeline *pipeline, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pipeline, after, &data->pipelines, link)
 		free_pipeline(pipeline);

@@ -1,11 +1,10 @@
-/* STAGE at work: every node of the ring is asked to PREFETCH the file, and what they say is added up (see staging.h).
+/* STAGE: the server asks every node of the ring to PREFETCH the file, and adds their answers up (see staging.h).
  *
- * Nothing is remembered between two STAGEs of a file: each PREFETCH is answered within the time that STAGE allows, with
- * what the node has by then, and goes on by itself.  So there is nothing to clean up when somebody does not ask again.
+ * Nothing is kept between two STAGEs of a file.  A node answers PREFETCH within the time that STAGE allows, with what
+ * it has by then, and goes on by itself.  So nothing is left when the program does not ask again.
  *
- * One STAGE is a question to every node: so there are KR_SESSION_PREFETCHES of them for one session at a time, and
- * KR_SERVER_PREFETCHES for all, give or take those of one STAGE.  Other STAGEs wait; the turn is that of the session
- * that has waited longest since its last.
+ * One STAGE is a callback to every node.  So a session has at most KR_SESSION_PREFETCHES of them, and all sessions
+ * KR_SERVER_PREFETCHES, give or take one STAGE.  Other STAGEs wait; next comes the session that has waited longest.
  */
 #include "server/pipelines/staging.h"
 
@@ -14,7 +13,6 @@
 #include <string.h>
 
 #include "server/session/open_rights.h"
-#include "server/names/open.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
@@ -27,10 +25,10 @@ struct staging {
 	char node[256]; /* reply.node: the first that failed */
 };
 
-struct bring_ask {
+struct stage_request {
 	struct kr_link link;
 	struct staging *staging;
-	struct kr_session *session; /* lives while its ask is unanswered */
+	struct kr_session *session; /* lives while its callback is unanswered */
 	uint64_t ask;
 };
 
@@ -67,19 +65,19 @@ static void end(struct staging *staging)
 	start_next(server);
 }
 
-static void forget_ask(struct bring_ask *ask)
+static void forget_ask(struct stage_request *ask)
 {
 	struct kr_session *asker = ask->staging->request->session;
 
 	kr_list_remove(&ask->link);
-	asker->brings--;
+	asker->staging.asked--;
 	asker->server->staging->prefetches--;
 	free(ask);
 }
 
 static void brought(struct kr_session *session, void *context, int err, const void *message)
 {
-	struct bring_ask *ask = context;
+	struct stage_request *ask = context;
 	struct staging *staging = ask->staging;
 
 	forget_ask(ask);
@@ -94,7 +92,7 @@ static void brought(struct kr_session *session, void *context, int err, const vo
 static void cancel(struct kr_request *request)
 {
 	struct staging *staging = request->state;
-	struct bring_ask *ask, *after;
+	struct stage_request *ask, *after;
 
 	KR_LIST_FOR_EACH_SAFE(ask, after, &staging->asks, link) {
 		kr_callback_abandon(ask->session, ask->ask, request->session);
@@ -103,22 +101,22 @@ static void cancel(struct kr_request *request)
 	start_next(request->server);
 }
 
-/* Nodes of a ring trust each other; one of a user's stands alone. */
+/* Nodes of a ring trust each other; a user's node stands alone. */
 static bool takes_part(const struct kr_session *session, const struct kr_session *asker)
 {
 	if (session == asker)
 		return true;
-	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring_port && !session->dead &&
-		strcmp(session->ring, asker->ring) == 0;
+	return !kr_trust_is_user(asker) && !kr_trust_is_user(session) && session->ring.port && !session->dead &&
+		strcmp(session->ring.name, asker->ring.name) == 0;
 }
 
 static void ask_to_bring(struct staging *staging, struct kr_session *session, const struct kr_prefetch_request *msg)
 {
-	struct bring_ask *ask = kr_xcalloc(1, sizeof(*ask));
+	struct stage_request *ask = kr_xcalloc(1, sizeof(*ask));
 
-	/* It reads for who has the file open at the asking node. */
+	/* The node prefetches for the user who has the file open at the asking node. */
 	if (kr_trust_confined(session))
-		kr_open_rights_add(&session->grants, &msg->file, KR_GRANT_READ);
+		kr_open_rights_add(&session->trust.open_rights, &msg->file, KR_OPEN_RIGHT_READ);
 	ask->staging = staging;
 	ask->session = session;
 	ask->ask = kr_callback_send(session, KR_MSG_PREFETCH, msg, brought, ask);
@@ -127,7 +125,7 @@ static void ask_to_bring(struct staging *staging, struct kr_session *session, co
 		return;
 	}
 	staging->reply.nodes++;
-	staging->request->session->brings++;
+	staging->request->session->staging.asked++;
 	session->server->staging->prefetches++;
 	kr_list_append(&staging->asks, &ask->link);
 }
@@ -141,7 +139,8 @@ static void leave_queue(struct kr_request *request)
 static void start(struct kr_request *request)
 {
 	const struct kr_stage_request *msg = &request->msg.stage_request;
-	struct kr_prefetch_request bring = {.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
+	struct kr_prefetch_request stage_request = {
+		.file = msg->file, .ms = KR_MIN(msg->ms, request->server->lease_ms / 4)};
 	struct kr_session *session;
 	struct staging *staging = kr_xcalloc(1, sizeof(*staging));
 
@@ -152,22 +151,22 @@ static void start(struct kr_request *request)
 	request->free_state = free;
 	KR_LIST_FOR_EACH(session, &request->server->sessions->living, link) {
 		if (takes_part(session, request->session))
-			ask_to_bring(staging, session, &bring);
+			ask_to_bring(staging, session, &stage_request);
 	}
 	request->cancel = cancel;
 	if (kr_list_empty(&staging->asks))
 		end(staging);
 }
 
-/* Whose turn it is; NULL: nobody's who waits. */
+/* The session whose STAGE comes next; NULL: none waits. */
 static struct kr_session *next_session(const struct kr_server *server)
 {
 	struct kr_session *session, *next = NULL;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (kr_list_empty(&session->stagings) || session->brings >= KR_SESSION_PREFETCHES)
+		if (kr_list_empty(&session->staging.waiting) || session->staging.asked >= KR_SESSION_PREFETCHES)
 			continue;
-		if (!next || session->staging_turn < next->staging_turn)
+		if (!next || session->staging.turn < next->staging.turn)
 			next = session;
 	}
 	return next;
@@ -179,20 +178,20 @@ static void start_next(struct kr_server *server)
 
 	while (server->staging->waiting && server->staging->prefetches < KR_SERVER_PREFETCHES &&
 		(session = next_session(server))) {
-		struct kr_request *request = KR_LIST_ENTRY(session->stagings.head.next, struct kr_request, wait);
+		struct kr_request *request = KR_LIST_ENTRY(session->staging.waiting.head.next, struct kr_request, wait);
 
 		leave_queue(request);
-		session->staging_turn = ++server->staging->turn;
+		session->staging.turn = ++server->staging->turn;
 		start(request);
 	}
 }
 
 static void handle_stage(struct kr_request *request)
 {
-	if (!kr_open_rights_allow(request, &request->msg.stage_request.file, KR_GRANT_READ))
+	if (!kr_open_rights_allow(request, &request->msg.stage_request.file, KR_OPEN_RIGHT_READ))
 		return;
 	request->cancel = leave_queue;
-	kr_list_append(&request->session->stagings, &request->wait);
+	kr_list_append(&request->session->staging.waiting, &request->wait);
 	request->server->staging->waiting++;
 	start_next(request->server);
 }

@@ -10,12 +10,12 @@ struct kr_server;
 enum {
 	KR_SESSION_PREFETCHES = 2048,
 	KR_SERVER_PREFETCHES = 16384
-}; /* questions at a time for one session's STAGEs, and for all */
+}; /* callbacks at a time for one session's STAGEs, and for all */
 
 /* Of all sessions. */
 struct kr_staging {
-	size_t waiting;    /* STAGEs that wait for their turn ... */
-	size_t prefetches; /* ... and what is asked of nodes for the others */
+	size_t waiting;    /* STAGEs in the queues ... */
+	size_t prefetches; /* ... and callbacks out for the others */
 	uint64_t turn;     /* how many STAGEs have begun */
 };
 

@@ -110,7 +110,7 @@ void kr_intent_recovery(struct kr_executed *executed, struct kr_export *export)
 	settling.by_handle = info.by_handle;
 	kr_executed_settle(executed, judge, &settling);
 	if (settling.made || settling.not_made || settling.unknown)
-		kr_log_info(
-			"names were being changed when kairand ended: %u changes have been made, %u have not, of %u nobody can tell",
+		kr_log_info("names were being changed when kairand ended: %u changes have been made, %u have not, "
+			    "of %u nobody can tell",
 			settling.made, settling.not_made, settling.unknown);
 }

@@ -7,7 +7,7 @@
 #include "common/base/fault.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/recovery/conflicts.h"
+#include "server/recovery/conflict_log.h"
 #include "server/flush/data.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
@@ -18,7 +18,7 @@
 
 static bool is_late(const struct kr_request *request)
 {
-	return request->session->lapse.kind != KR_LAPSE_NONE;
+	return request->session->recovery.lapse.kind != KR_LAPSE_NONE;
 }
 
 /* Whether the bytes not flushed were refused, and a lease was given back while the node had them: as the node says, or
@@ -156,15 +156,15 @@ static bool is_of_before(const struct kr_request *request)
 {
 	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->recovery->started;
 
-	return request->session->replay &&
+	return request->session->recovery.replay &&
 		(kr_time_compare(safely(since), started) <= 0 ||
 			kr_setbacks_doubt(&request->server->recovery->setbacks, started, since));
 }
 
 /* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node
  * gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves for three quarters of the
- * lease time (fence.h), and others get the file after all of it, which is a quarter of a second later at least, and
- * five as it comes. */
+ * lease time (fence.h), and others get the file after all of it.  That is a quarter of a second later at least, and
+ * five seconds by default. */
 static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
 {
 	const struct kr_time since = request->msg.reclaim_request.since;
@@ -193,7 +193,7 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
 	}
 	if ((uncovered && !is_late(request)) || is_of_before(request))
 		return unknown;
-	return request->session->lapse;
+	return request->session->recovery.lapse;
 }
 
 /* They may have been applied before the lapse, and covered since: then they are of a copy of the journal. */
@@ -203,7 +203,7 @@ static bool may_be_applied(const struct kr_request *request)
 	const uint64_t first =
 		msg->replay_first && (!msg->first || msg->replay_first < msg->first) ? msg->replay_first : msg->first;
 
-	return request->session->replay &&
+	return request->session->recovery.replay &&
 		kr_data_forgotten(request->server->data, &msg->file, request->session->node_id) >= first;
 }
 
@@ -268,7 +268,7 @@ bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *
 	if (!kr_late_has_bytes(request))
 		return false;
 	/* Who has reclaimed all can wait: nobody waits for it but for what it has leases of. */
-	if (!request->session->reclaiming && !request->msg.reclaim_request.replay_last)
+	if (!request->session->recovery.reclaiming && !request->msg.reclaim_request.replay_last)
 		return false;
 	KR_LIST_FOR_EACH(claim, &file->late, link) {
 		if (memcmp(claim->session->node_id, request->session->node_id, 16) != 0)
@@ -279,7 +279,7 @@ bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *
 			continue;
 		if (!is_late(request) && other->replays)
 			return true; /* refused as well, judged before, and still on its way perhaps */
-		if (other->session->reclaiming &&
+		if (other->session->recovery.reclaiming &&
 			(kr_lease_table_held(&file->leases, other->session->node) & KR_LEASE_WRITE))
 			return true;
 	}
@@ -348,7 +348,7 @@ static void declared(struct kr_job *job)
 	(void)KR_FAULT("conflict.declared");
 	if (declaration->err) { /* who is told so, and forgotten, might flush at the next server */
 		request->err = -EIO;
-		request->session->unjudged = true;
+		request->session->recovery.unjudged = true;
 		kr_conflict_free(declaration->conflict);
 	} else {
 		kr_conflicts_put(&job->server->recovery->conflicts, declaration->conflict);
@@ -372,9 +372,9 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		done(request);
 		return;
 	}
-	kr_log_warn(
-		"node %s comes back late with unflushed bytes of file %llu, which others have %s since: they go to a conflict "
-		"file",
+	kr_log_warn("node %s comes back late with unflushed bytes of file %llu, which others have %s since: "
+		    "they go to a conflict "
+		    "file",
 		session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
 	declaration = kr_xcalloc(1, sizeof(*declaration));
 	declaration->request = request;
@@ -384,8 +384,8 @@ void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, ui
 		declaration->conflict->first = KR_MIN(first, old->first);
 		declaration->conflict->last = KR_MAX(last, old->last);
 	} else {
-		declaration->conflict = kr_conflict_new(session->node_id, session->key ? &session->key->owner : NULL,
-			session->name, &file->fid, first, last);
+		declaration->conflict = kr_conflict_new(session->node_id,
+			session->trust.key ? &session->trust.key->owner : NULL, session->name, &file->fid, first, last);
 	}
 	kr_job_start(request->server, &declaration->job, run_declaration, declared);
 }

@@ -1,28 +1,27 @@
 /* Late nodes: what becomes of bytes that a node brings after it has lost its leases (P7).
  *
  * RECLAIM of a late node (its session has a lapse, lapses.h) that has bytes of a file waits until the other nodes have
- * given up their leases of it, so that all that they wrote is here; then it is looked at whether the file has changed
- * since the lapse, other than by that node's own rounds.  If not, the node gets READ and WRITE with the answer, and
- * nobody comes in between before it has flushed: it does that before it gives READ back.  If so, that is declared,
- * durably (conflicts.h), before the node is told.  CONFLICT gives it a file for them (conflict_files.h).
+ * given up their leases of it. Then all that they wrote is here. The server looks whether the file has changed since
+ * the lapse, other than by that node's own rounds. If not, the node gets READ and WRITE with the answer, and nobody
+ * comes in between before it has flushed: it does that before it gives READ back. If so, that is declared, durably
+ * (conflict_log.h), before the node is told. CONFLICT gives it a file for them (conflict_request.c).
  *
- * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch
- * (where the kernel does not tell of others' changes, one of attributes or names may count as well when its ctime has
- * been seen: last_stat.h).  For one of before its start (and for files that have left the table): the file's ctime
- * against the last moment at which the node knew it had the file for itself; a chmod then counts as well.  Where others
- * could have the file from that very moment on, what was changed in the second before it counts, too, because clocks
- * differ, and the times of files tick.
+ * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.
+ * Where the kernel does not tell of others' changes, one of attributes or names may count as well (last_stat.h). For
+ * one of before its start (and for files that have left the table): the file's ctime against the last moment at which
+ * the node knew it had the file for itself; a chmod then counts as well. Where others could have the file from that
+ * very moment on, what was changed in the second before it counts, too, because clocks differ, and the times of files
+ * tick.
  *
  * Bytes that this server refused are late, too, when their node has given a lease back with them (cover.h): since that
  * moment, or if nobody here knows it, since what the node says.
  *
- * Rounds to be replayed after a loss of the server's power, but not in their turn (because they were refused then), and
- * those that later ones have overtaken (by the ctime: it may have been before this instance's start), are judged in the
- * same way, but for those that are known to be on stable storage, or to have been replayed in this boot: FLUSH drops
- * them.  Out of its turn, too, is what is older than what others have replayed before a restart (replayed.h): FLUSH
- * refuses that, and it is judged when it is reclaimed again.  And a file that is gone then may have been un-created by
- * that loss: whatever a node brings of it while replays are collected is in conflict, and so comes back beside where it
- * was. Loop thread.
+ * Rounds to be replayed after a loss of the server's power, but not in their turn (because they were refused then),
+ * are judged in the same way. So are those that later ones have overtaken, perhaps before this instance's start, by
+ * their ctime. FLUSH drops those that are durable, or were replayed in this boot. Out of its turn, too, is what is
+ * older than what others have replayed before a restart (replayed.h): FLUSH refuses that, and it is judged when it is
+ * reclaimed again. And a file that is gone then may have been un-created by that loss: whatever a node brings of it
+ * while replays are collected is in conflict, and so comes back beside where it was. Loop thread.
  */
 #ifndef KR_SERVER_LATE_H
 #define KR_SERVER_LATE_H

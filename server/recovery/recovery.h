@@ -1,10 +1,11 @@
-/* What the server keeps for recovery, beside the sessions' own part (session/grace.h, session/lapses.h).  Loop thread. */
+/* What the server keeps for recovery, beside the sessions' own part (session/grace.h, session/lapses.h).
+ * Loop thread. */
 #ifndef KR_SERVER_RECOVERY_H
 #define KR_SERVER_RECOVERY_H
 
 #include "server/base/server.h"
-#include "server/recovery/conflicts.h"
-#include "server/recovery/setbacks.h"
+#include "server/recovery/conflict_log.h"
+#include "server/recovery/clock_setbacks.h"
 
 struct kr_executed;
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "server/leases/attrs.h"
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"
 #include "server/base/server.h"
@@ -46,11 +46,11 @@ void kr_request_cache_begin(struct kr_request *request)
 {
 	struct kr_executed_key key = key_of(request);
 
-	if (request->remembered || !is_to_be_remembered(request))
+	if (request->duplicate.remembered || !is_to_be_remembered(request))
 		return;
-	request->remembered = true;
-	if (request->again)
-		kr_executed_begin_again(request->server->recovery->executed, &key, request->maybe_done);
+	request->duplicate.remembered = true;
+	if (request->duplicate.resent)
+		kr_executed_begin_again(request->server->recovery->executed, &key, request->duplicate.maybe_executed);
 	else
 		kr_executed_begin(request->server->recovery->executed, &key);
 	if (request->session->dead)
@@ -87,7 +87,7 @@ static uint64_t value_of(const struct kr_request *request)
 		return kr_fid_hash(&request->reply.make_reply.file);
 	case KR_MSG_CREATE:
 		return request->reply.create_reply.created ? kr_fid_hash(&request->reply.create_reply.file) :
-							     request->made;
+							     request->duplicate.made;
 	default:
 		return name_value_of(request);
 	}
@@ -97,15 +97,15 @@ static void end(struct kr_request *request, int err, uint64_t value)
 {
 	struct kr_executed_key key = key_of(request);
 
-	request->executed = true;
-	request->executed_err = err;
-	request->executed_value = value;
+	request->duplicate.executed = true;
+	request->duplicate.executed_err = err;
+	request->duplicate.executed_value = value;
 	kr_executed_end(request->server->recovery->executed, &key, err, value);
 }
 
 void kr_request_cache_end(struct kr_request *request, int err)
 {
-	if (request->remembered)
+	if (request->duplicate.remembered)
 		end(request, err, err ? 0 : value_of(request));
 }
 
@@ -113,23 +113,23 @@ void kr_request_cache_end(struct kr_request *request, int err)
 
 static void turn_begins(struct kr_intent *turn, const struct kr_intent_change *change)
 {
-	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
+	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, duplicate.intent);
 	struct kr_executed_key key = key_of(request);
 
 	kr_executed_intent(request->server->recovery->executed, &key, change);
 }
 
-/* What it says of an error is not known yet: see resent.h. */
+/* What it says of an error is not known yet: see names.h. */
 static void turn_ends(struct kr_intent *turn, int err, uint64_t after)
 {
-	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, turn);
+	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, duplicate.intent);
 	struct kr_executed_key key = key_of(request);
 
 	if (err)
 		kr_executed_no_intent(request->server->recovery->executed, &key,
-			request->had_turn           ? KR_EXECUTED_INTENT :
-				request->maybe_done ? KR_EXECUTED_DOUBT :
-						      KR_EXECUTED_BEGUN);
+			request->duplicate.had_intent             ? KR_EXECUTED_INTENT :
+				request->duplicate.maybe_executed ? KR_EXECUTED_DOUBT :
+								    KR_EXECUTED_BEGUN);
 	else
 		end(request, 0, after ? after : name_value_of(request));
 }
@@ -146,16 +146,18 @@ bool kr_request_cache_by_other(const struct kr_request *request)
 	struct kr_executed_key key = key_of(request);
 	uint64_t value = name_value_of(request);
 
-	return value && !request->had_turn && kr_executed_by_other(request->server->recovery->executed, &key, value);
+	return value && !request->duplicate.had_intent &&
+		kr_executed_by_other(request->server->recovery->executed, &key, value);
 }
 
 void kr_request_cache_run(struct kr_request *request)
 {
-	request->turn.begin = turn_begins;
-	request->turn.end = turn_ends;
-	kr_intent_take(request->remembered && !request->made ? &request->turn :
-							       NULL); /* what it has made is remembered already */
-	request->run(request);
+	request->duplicate.intent.begin = turn_begins;
+	request->duplicate.intent.end = turn_ends;
+	kr_intent_take(request->duplicate.remembered && !request->duplicate.made ?
+			&request->duplicate.intent :
+			NULL); /* what it has made is remembered already */
+	request->job.run(request);
 	kr_intent_take(NULL);
 }
 
@@ -189,7 +191,7 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 static bool answer(struct kr_request *request, uint64_t value)
 {
 	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
-	request->committed =
+	request->effect.committed =
 		request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
 	switch (request->type) {
 	case KR_MSG_OPEN:
@@ -197,10 +199,10 @@ static bool answer(struct kr_request *request, uint64_t value)
 		return false;
 	case KR_MSG_CREATE:
 		request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
-		request->made = value;
+		request->duplicate.made = value;
 		return false;
 	case KR_MSG_MAKE:
-		request->made = value;
+		request->duplicate.made = value;
 		return false;
 	case KR_MSG_SETATTR:
 		kr_attrs_get(request, &request->msg.setattr_request.file, true, reply_attr);
@@ -236,7 +238,7 @@ static bool reaches_back(const struct kr_request *request)
  * others could make and remove in its place, and two that are told that they have would have the same lock. */
 static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
 {
-	return request->session->lapse.kind == KR_LAPSE_NONE &&
+	return request->session->recovery.lapse.kind == KR_LAPSE_NONE &&
 		!(reaches_back(request) && kr_executed_never(request->server->recovery->executed, key));
 }
 
@@ -244,7 +246,7 @@ static bool may_be_forgotten(const struct kr_request *request, const struct kr_e
 
 static bool match_key(const struct kr_table_link *link, const void *key)
 {
-	struct kr_executed_key own = key_of(KR_CONTAINER_OF(link, struct kr_request, by_key));
+	struct kr_executed_key own = key_of(KR_CONTAINER_OF(link, struct kr_request, duplicate.by_key));
 
 	return memcmp(&own, key, sizeof(own)) == 0;
 }
@@ -258,10 +260,10 @@ void kr_request_cache_outlives(struct kr_request *request)
 {
 	struct kr_executed_key key = key_of(request);
 
-	if (!request->remembered || request->outlives)
+	if (!request->duplicate.remembered || request->duplicate.outlives)
 		return;
-	request->outlives = true;
-	kr_table_insert(&request->server->sessions->outliving, &request->by_key, hash(&key));
+	request->duplicate.outlives = true;
+	kr_table_insert(&request->server->sessions->outliving, &request->duplicate.by_key, hash(&key));
 }
 
 /* Its session has ended, too: the node asks for it once more in another one, or does not want it any more. */
@@ -279,27 +281,28 @@ static bool waits_for_the_first(struct kr_request *repetition, const struct kr_e
 	if (!link)
 		return false;
 	repetition->hurry = stop_waiting;
-	kr_list_append(&KR_CONTAINER_OF(link, struct kr_request, by_key)->repetitions, &repetition->wait);
+	kr_list_append(
+		&KR_CONTAINER_OF(link, struct kr_request, duplicate.by_key)->duplicate.repetitions, &repetition->wait);
 	return true;
 }
 
 /* REQUEST has been executed as told by ERR and VALUE. */
 static bool settle(struct kr_request *request, int err, uint64_t value)
 {
-	request->remembered = true;
+	request->duplicate.remembered = true;
 	if (!err)
 		return answer(request, value);
 	kr_request_reply(request, err, NULL, NULL, 0);
 	return true;
 }
 
-/* What it has done may have been forgotten meanwhile (executed.h). */
+/* What it has done may have been forgotten meanwhile (executed_log.h). */
 static void go_on(struct kr_request *repetition, const struct kr_request *first)
 {
 	repetition->hurry = NULL;
-	if (!first->executed)
+	if (!first->duplicate.executed)
 		kr_request_handle(repetition);
-	else if (!settle(repetition, first->executed_err, first->executed_value))
+	else if (!settle(repetition, first->duplicate.executed_err, first->duplicate.executed_value))
 		repetition->server->handlers[repetition->type].handle(repetition);
 }
 
@@ -307,9 +310,9 @@ void kr_request_cache_over(struct kr_request *request)
 {
 	struct kr_link *link;
 
-	if (request->outlives)
-		kr_table_remove(&request->server->sessions->outliving, &request->by_key);
-	while ((link = kr_list_pop(&request->repetitions)))
+	if (request->duplicate.outlives)
+		kr_table_remove(&request->server->sessions->outliving, &request->duplicate.by_key);
+	while ((link = kr_list_pop(&request->duplicate.repetitions)))
 		go_on(KR_LIST_ENTRY(link, struct kr_request, wait), request);
 }
 
@@ -321,7 +324,7 @@ bool kr_request_cache_settled(struct kr_request *request)
 
 	if (!is_to_be_remembered(request))
 		return false;
-	request->again = true;
+	request->duplicate.resent = true;
 	if (waits_for_the_first(request, &key))
 		return true;
 	switch (kr_executed_find(request->server->recovery->executed, &key, &err, &value)) {
@@ -332,13 +335,13 @@ bool kr_request_cache_settled(struct kr_request *request)
 		 * nobody could come between (what others can see before the answer is remembered as done), and to do it
 		 * again does no harm. */
 		if (has_turn(request))
-			request->maybe_done = false;
+			request->duplicate.maybe_executed = false;
 		break;
 	case KR_EXECUTED_INTENT:
 		/* Nobody could tell at the start (intent_recovery.h).  If the name stands for what it did then, it has
 		 * not been made, or has made nothing else of it: to do it again does no harm.  Else it has been. */
-		request->turn.expected = value;
-		request->had_turn = true;
+		request->duplicate.intent.expected = value;
+		request->duplicate.had_intent = true;
 		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be
 						       somebody's by now */
 			request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
@@ -346,7 +349,7 @@ bool kr_request_cache_settled(struct kr_request *request)
 	case KR_EXECUTED_DOUBT:
 		break;
 	case KR_EXECUTED_UNKNOWN:
-		request->maybe_done = may_be_forgotten(request, &key);
+		request->duplicate.maybe_executed = may_be_forgotten(request, &key);
 		break;
 	}
 	return false;

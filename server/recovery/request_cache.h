@@ -1,7 +1,7 @@
 /* Requests that must not run twice although their answer was lost with a session or with a former instance of the
- * server: by the second time others may have built on what the first did.  executed.h remembers them.  One that it
+ * server: by the second time others may have built on what the first did.  executed_log.h remembers them.  One that it
  * would have and does not has not run, so that "exists" and "is not there" are about what others did.  One that may be
- * forgotten (a boot of the machine ends the memory) may have, and they can mean success (resent.h), unless another is
+ * forgotten (a boot of the machine ends the memory) may have, and they can mean success (names.h), unless another is
  * remembered to have done the same.  But a node that is late is told them as they are: that it is told of a failure of
  * what it has made is better than that two are told that they have made one lock, or removed one token.
  *
@@ -21,8 +21,8 @@
 bool kr_request_cache_settled(struct kr_request *request);
 /* Whether it is remembered that another request has made FID. Any thread. */
 bool kr_request_cache_made_by_other(const struct kr_request *request, const struct kr_fid *fid);
-/* Whether it is remembered that another request has taken the name away that REQUEST (REMOVE, RENAME) is to take away,
- * or has given it to a file as REQUEST (LINK) is to.  Not asked of one that had its turn: what others did before that
+/* Whether another request is remembered to have removed the name that REQUEST (REMOVE, RENAME) is to remove, or to
+ * have made the one that REQUEST (LINK) is to make.  Not asked of one that had its turn: what others did before that
  * was of another file. Any thread. */
 bool kr_request_cache_by_other(const struct kr_request *request);
 /* Executes it, in the pool. */

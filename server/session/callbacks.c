@@ -1,4 +1,3 @@
-/* What is asked of nodes: see callbacks.h. */
 #include "server/session/callbacks.h"
 
 #include <assert.h>
@@ -11,195 +10,190 @@
 #include "server/base/server.h"
 #include "server/session/session.h"
 
-/* A request to the node until it is answered. */
-struct ask {
-	struct kr_link link; /* kr_session.asks */
+/* A callback until the node answers it. */
+struct callback {
+	struct kr_link link; /* kr_session_callbacks.unanswered */
 	struct kr_table_link by_id;
 	struct kr_session *session;
 	uint64_t id;
 	uint16_t type;
-	bool tried, sent; /* ever; on the connection that there is */
+	bool tried, sent; /* ever; on the present connection */
 	struct kr_writer fields;
-	kr_ask_fn fn;
-	kr_ask_working_fn working;
+	kr_callback_fn fn;
+	kr_callback_working_fn working;
 	void *context;
 	uint64_t asked_ns;
-	uint64_t since_ns; /* before that, if a former session of the node was asked for the same */
-	struct kr_session
-		*stray_of;        /* it was asked for this one, which does not wait for the answer any more; NULL ... */
-	struct kr_link of_strays; /* ... and its kr_session.stray_asks */
+	uint64_t since_ns;        /* earlier, if a former session of the node got the same callback */
+	struct kr_session *asker; /* the session that gave this callback up; NULL */
+	struct kr_link of_asker;  /* kr_session_callbacks.abandoned */
 };
 
-/* --- requests to the node --------------------------------------------------------------------- */
-
-static void free_ask(struct ask *ask)
+static void free_callback(struct callback *callback)
 {
-	kr_list_remove(&ask->link);
-	kr_table_remove(&ask->session->asks_by_id, &ask->by_id);
-	kr_writer_fini(&ask->fields);
-	if (ask->stray_of) {
-		kr_list_remove(&ask->of_strays);
-		ask->stray_of->strays--;
+	kr_list_remove(&callback->link);
+	kr_table_remove(&callback->session->callbacks.by_id, &callback->by_id);
+	kr_writer_fini(&callback->fields);
+	if (callback->asker) {
+		kr_list_remove(&callback->of_asker);
+		callback->asker->callbacks.abandoned_count--;
 	}
-	free(ask);
+	free(callback);
 }
 
-/* As if it had never been asked; the answer may come all the same. */
-static void drop(struct ask *ask)
+/* Forgets the callback; the node may still answer it. */
+static void drop(struct callback *callback)
 {
-	if (ask->session->conn)
-		kr_conn_forget(ask->session->conn, ask->id);
-	free_ask(ask);
+	if (callback->session->conn)
+		kr_conn_forget(callback->session->conn, callback->id);
+	free_callback(callback);
 }
 
 static bool match_id(const struct kr_table_link *link, const void *key)
 {
-	return KR_CONTAINER_OF(link, struct ask, by_id)->id == *(const uint64_t *)key;
+	return KR_CONTAINER_OF(link, struct callback, by_id)->id == *(const uint64_t *)key;
 }
 
 static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
-	struct ask *ask = context;
-	struct kr_session *session = ask->session;
-	kr_ask_fn fn = ask->fn;
-	void *fn_context = ask->context;
+	struct callback *callback = context;
+	struct kr_session *session = callback->session;
+	kr_callback_fn fn = callback->fn;
+	void *fn_context = callback->context;
 
 	(void)data;
 	if (err == -ECONNRESET || more)
-		return; /* asked again on the next connection */
+		return; /* repeated on the next connection */
 	if (err == -ENOTCONN)
-		err = -EIO; /* that its session has ended is not for the node to say: it would keep what it has, and be
-			       asked no more */
-	free_ask(ask);
+		err = -EIO; /* a node must not fake the session's end: it would keep its leases and get no callbacks */
+	free_callback(callback);
 	kr_session_get(session);
 	if (fn)
 		fn(session, fn_context, err, err ? NULL : reply);
 	kr_session_put(session);
 }
 
-static void send_ask(struct ask *ask)
+static void send_callback(struct callback *callback)
 {
 	union kr_any_msg msg;
 	struct kr_arena arena = {0};
 	int err;
 
 	memset(&msg, 0, sizeof(msg));
-	err = kr_msg_decode(ask->type, false, ask->fields.bytes, ask->fields.length, &msg, &arena);
+	err = kr_msg_decode(callback->type, false, callback->fields.bytes, callback->fields.length, &msg, &arena);
 	assert(err == 0 || err == -ENOMEM);
 	if (err == 0)
-		kr_conn_request_as(ask->session->conn, ask->id, ask->tried ? KR_FRAME_RESEND : 0, ask->type, &msg, NULL,
-			0, on_answer, ask);
-	ask->tried = ask->sent = true;
+		kr_conn_request_as(callback->session->conn, callback->id, callback->tried ? KR_FRAME_RESEND : 0,
+			callback->type, &msg, NULL, 0, on_answer, callback);
+	callback->tried = callback->sent = true;
 	kr_arena_fini(&arena);
 	if (err)
-		kr_conn_close(ask->session->conn, false); /* out of memory: the next connection gets it */
+		kr_conn_close(callback->session->conn, false); /* out of memory: the next connection gets it */
 }
 
-/* A node that still recovers does not know yet what its journal holds: it is asked for sizes when it does. */
-static bool must_wait(const struct ask *ask)
+/* A node that still recovers does not know what its journal holds: the server asks for sizes afterwards. */
+static bool must_wait(const struct callback *callback)
 {
-	return ask->type == KR_MSG_QUERY && ask->session->inheriting;
+	return callback->type == KR_MSG_QUERY && callback->session->recovery.inheriting;
 }
 
-/* A node that takes nothing shall not make the queue to it longer and longer: what is asked then is withheld until it
- * has taken most of it. */
-static bool can_send(const struct ask *ask)
+/* A node that reads nothing must not let its queue grow: later callbacks wait until it has taken most of it. */
+static bool can_send(const struct callback *callback)
 {
-	struct kr_session *session = ask->session;
+	struct kr_session *session = callback->session;
 
-	if (!session->conn || ask->sent)
+	if (!session->conn || callback->sent)
 		return false;
-	session->withheld |= kr_conn_queued(session->conn) > KR_SESSION_QUEUE_MAX;
-	return !session->withheld && !must_wait(ask);
+	session->callbacks.withheld |= kr_conn_queued(session->conn) > KR_SESSION_QUEUE_MAX;
+	return !session->callbacks.withheld && !must_wait(callback);
 }
 
 static void send_all(struct kr_session *session)
 {
-	struct ask *ask, *after;
+	struct callback *callback, *after;
 
-	session->withheld = false;
-	KR_LIST_FOR_EACH_SAFE(ask, after, &session->asks, link) {
-		if (can_send(ask))
-			send_ask(ask);
-		else if (session->withheld)
+	session->callbacks.withheld = false;
+	KR_LIST_FOR_EACH_SAFE(callback, after, &session->callbacks.unanswered, link) {
+		if (can_send(callback))
+			send_callback(callback);
+		else if (session->callbacks.withheld)
 			break;
 	}
 }
 
-uint64_t kr_callback_send(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn, void *context)
+uint64_t kr_callback_send(struct kr_session *session, uint16_t type, const void *msg, kr_callback_fn fn, void *context)
 {
 	return kr_callback_send_long(session, type, msg, fn, NULL, context, kr_clock_ns());
 }
 
-uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const void *msg, kr_ask_fn fn,
-	kr_ask_working_fn working, void *context, uint64_t since_ns)
+uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const void *msg, kr_callback_fn fn,
+	kr_callback_working_fn working, void *context, uint64_t since_ns)
 {
-	struct ask *ask;
+	struct callback *callback;
 
 	if (session->dead)
 		return 0;
-	ask = kr_xcalloc(1, sizeof(*ask));
-	ask->session = session;
-	ask->id = ++session->last_ask;
-	ask->type = type;
-	ask->fn = fn;
-	ask->working = working;
-	ask->context = context;
-	ask->asked_ns = kr_clock_ns();
-	ask->since_ns = KR_MIN(since_ns, ask->asked_ns);
-	kr_writer_init(&ask->fields);
-	if (kr_msg_encode(type, false, msg, &ask->fields)) {
+	callback = kr_xcalloc(1, sizeof(*callback));
+	callback->session = session;
+	callback->id = ++session->callbacks.last_id;
+	callback->type = type;
+	callback->fn = fn;
+	callback->working = working;
+	callback->context = context;
+	callback->asked_ns = kr_clock_ns();
+	callback->since_ns = KR_MIN(since_ns, callback->asked_ns);
+	kr_writer_init(&callback->fields);
+	if (kr_msg_encode(type, false, msg, &callback->fields)) {
 		kr_log_error("cannot encode %s for node %s", kr_msg_name(type), session->name);
-		kr_writer_fini(&ask->fields);
-		free(ask);
+		kr_writer_fini(&callback->fields);
+		free(callback);
 		return 0;
 	}
-	kr_list_append(&session->asks, &ask->link);
-	kr_table_insert(&session->asks_by_id, &ask->by_id, kr_hash_u64(ask->id));
-	kr_link_init(&ask->of_strays);
-	session->owing |= ask->since_ns < session->begun_ns;
-	if (can_send(ask)) {
-		kr_conn_request_as(session->conn, ask->id, 0, type, msg, NULL, 0, on_answer, ask);
-		ask->tried = ask->sent = true;
+	kr_list_append(&session->callbacks.unanswered, &callback->link);
+	kr_table_insert(&session->callbacks.by_id, &callback->by_id, kr_hash_u64(callback->id));
+	kr_link_init(&callback->of_asker);
+	session->callbacks.older |= callback->since_ns < session->expiry.begun_ns;
+	if (can_send(callback)) {
+		kr_conn_request_as(session->conn, callback->id, 0, type, msg, NULL, 0, on_answer, callback);
+		callback->tried = callback->sent = true;
 	}
-	return ask->id;
+	return callback->id;
 }
 
 void kr_callback_abandon(struct kr_session *session, uint64_t id, struct kr_session *asker)
 {
-	struct kr_table_link *link = kr_table_find(&session->asks_by_id, kr_hash_u64(id), match_id, &id);
-	struct ask *ask;
+	struct kr_table_link *link = kr_table_find(&session->callbacks.by_id, kr_hash_u64(id), match_id, &id);
+	struct callback *callback;
 
 	if (!link)
 		return;
-	ask = KR_CONTAINER_OF(link, struct ask, by_id);
-	ask->fn = NULL;
-	ask->working = NULL;
-	if (asker->dead) { /* nobody is there any more whose it could be counted as: so nothing may be left of it */
-		drop(ask);
+	callback = KR_CONTAINER_OF(link, struct callback, by_id);
+	callback->fn = NULL;
+	callback->working = NULL;
+	if (asker->dead) { /* a dead session cannot account for it */
+		drop(callback);
 		return;
 	}
-	ask->stray_of = asker;
-	kr_list_append(&asker->stray_asks, &ask->of_strays);
-	asker->strays++;
+	callback->asker = asker;
+	kr_list_append(&asker->callbacks.abandoned, &callback->of_asker);
+	asker->callbacks.abandoned_count++;
 }
 
 void kr_callbacks_forget(const struct kr_session *session)
 {
-	const struct ask *ask;
+	const struct callback *callback;
 
-	KR_LIST_FOR_EACH(ask, &session->asks, link)
-		kr_conn_forget(session->conn, ask->id);
+	KR_LIST_FOR_EACH(callback, &session->callbacks.unanswered, link)
+		kr_conn_forget(session->conn, callback->id);
 }
 
 void kr_callbacks_connected(struct kr_session *session)
 {
-	struct ask *ask;
+	struct callback *callback;
 
-	session->patient_ns = kr_clock_ns();
-	session->patient_bytes = 0;
-	KR_LIST_FOR_EACH(ask, &session->asks, link)
-		ask->sent = false;
+	session->callbacks.delivered_ns = kr_clock_ns();
+	session->callbacks.delivered_bytes = 0;
+	KR_LIST_FOR_EACH(callback, &session->callbacks.unanswered, link)
+		callback->sent = false;
 	send_all(session);
 }
 
@@ -210,27 +204,27 @@ void kr_callbacks_inherited(struct kr_session *session)
 
 void kr_callbacks_drained(struct kr_session *session)
 {
-	if (session->withheld)
+	if (session->callbacks.withheld)
 		send_all(session);
 }
 
-static void drop_strays(struct kr_session *session)
+static void drop_abandoned(struct kr_session *session)
 {
-	while (!kr_list_empty(&session->stray_asks))
-		drop(KR_LIST_ENTRY(session->stray_asks.head.next, struct ask, of_strays));
+	while (!kr_list_empty(&session->callbacks.abandoned))
+		drop(KR_LIST_ENTRY(session->callbacks.abandoned.head.next, struct callback, of_asker));
 }
 
 void kr_callbacks_fail(struct kr_session *session)
 {
 	struct kr_link *link;
 
-	drop_strays(session);
-	while ((link = kr_list_pop(&session->asks))) {
-		struct ask *ask = KR_LIST_ENTRY(link, struct ask, link);
-		kr_ask_fn fn = ask->fn;
-		void *context = ask->context;
+	drop_abandoned(session);
+	while ((link = kr_list_pop(&session->callbacks.unanswered))) {
+		struct callback *callback = KR_LIST_ENTRY(link, struct callback, link);
+		kr_callback_fn fn = callback->fn;
+		void *context = callback->context;
 
-		free_ask(ask);
+		free_callback(callback);
 		if (fn)
 			fn(session, context, -ENOTCONN, NULL);
 	}
@@ -238,8 +232,8 @@ void kr_callbacks_fail(struct kr_session *session)
 
 /* --- patience --------------------------------------------------------------------------------- */
 
-/* Questions wait behind what is queued before them, which may take its time, but not for ever: so much has to go out.
- */
+/* Callbacks wait behind bytes queued before them, which takes time; but KR_SESSION_DELIVERY bytes must go out per lease
+ * time. */
 static void note_delivery(struct kr_session *session, uint64_t now_ns)
 {
 	uint64_t received, sent;
@@ -247,10 +241,10 @@ static void note_delivery(struct kr_session *session, uint64_t now_ns)
 	if (kr_conn_queued(session->conn) < KR_SESSION_DELIVERY)
 		return;
 	kr_conn_counters(session->conn, &received, &sent);
-	if (sent < session->patient_bytes + KR_SESSION_DELIVERY)
+	if (sent < session->callbacks.delivered_bytes + KR_SESSION_DELIVERY)
 		return;
-	session->patient_bytes = sent;
-	session->patient_ns = now_ns;
+	session->callbacks.delivered_bytes = sent;
+	session->callbacks.delivered_ns = now_ns;
 }
 
 static uint64_t waited_ns(uint64_t since_ns, uint64_t now_ns)
@@ -258,79 +252,82 @@ static uint64_t waited_ns(uint64_t since_ns, uint64_t now_ns)
 	return now_ns - KR_MIN(now_ns, since_ns);
 }
 
-/* On one connection: a new one gives it the whole time anew, and without any it has no chance to answer. */
-static bool is_silent_here(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns)
+/* On one connection: a new one gives the node the whole time again, and without any it cannot answer. */
+static bool is_silent_here(const struct callback *callback, uint64_t worked_ns, uint64_t now_ns)
 {
-	const struct kr_session *session = ask->session;
-	const uint64_t since_ns = KR_MAX(KR_MAX(ask->asked_ns, session->patient_ns), worked_ns);
+	const struct kr_session *session = callback->session;
+	const uint64_t since_ns = KR_MAX(KR_MAX(callback->asked_ns, session->callbacks.delivered_ns), worked_ns);
 
 	return session->conn && waited_ns(since_ns, now_ns) > session->server->lease_ms * KR_NS_PER_MS;
 }
 
-/* In all: others do not wait for ever for one that connects anew all the time, or takes slowly what is queued before
- * the question. */
-static bool is_silent(const struct ask *ask, uint64_t worked_ns, uint64_t now_ns, unsigned leases)
+/* In all: others do not wait forever for a node that reconnects in a loop or reads its queue slowly. */
+static bool is_silent(const struct callback *callback, uint64_t worked_ns, uint64_t now_ns, unsigned leases)
 {
-	const struct kr_server *server = ask->session->server;
-	const uint64_t since_ns = KR_MAX(KR_MAX(ask->since_ns, server->woke_ns), worked_ns);
+	const struct kr_server *server = callback->session->server;
+	const uint64_t since_ns = KR_MAX(KR_MAX(callback->since_ns, server->woke_ns), worked_ns);
 
 	return waited_ns(since_ns, now_ns) > leases * server->lease_ms * KR_NS_PER_MS;
 }
 
-/* For how long this session has not been told of a QUERY because it had not said yet what it has inherited. */
+/* How long the server withheld a QUERY because the node had not yet reclaimed what it inherited. */
 static uint64_t withheld_ns(const struct kr_session *session, uint64_t asked_ns, uint64_t now_ns)
 {
-	const uint64_t since_ns = KR_MAX(KR_MAX(asked_ns, session->inheriting_ns), session->server->woke_ns);
+	const uint64_t since_ns = KR_MAX(KR_MAX(asked_ns, session->recovery.inheriting_ns), session->server->woke_ns);
 
-	return session->inheriting_ns ? waited_ns(since_ns, session->inheriting ? now_ns : session->claimed_ns) : 0;
+	return session->recovery.inheriting_ns ?
+		waited_ns(since_ns, session->recovery.inheriting ? now_ns : session->recovery.claimed_ns) :
+		0;
 }
 
-/* It cannot answer what it has not been sent: that time does not count.  But who begins to inherit again and again does
- * not keep others waiting for ever. */
-static bool is_size_kept_back(const struct ask *ask, uint64_t now_ns)
+/* The node cannot answer an unsent QUERY, so that time does not count. But a node that inherits again and again must
+ * not keep others waiting forever. */
+static bool is_size_kept_back(const struct callback *callback, uint64_t now_ns)
 {
-	const struct kr_session *session = ask->session;
+	const struct kr_session *session = callback->session;
 
-	if (must_wait(ask))
-		return is_silent(ask, 0, now_ns, KR_SESSION_CLAIM_LEASES);
-	return is_silent_here(ask, session->inheriting_ns ? session->claimed_ns : 0, now_ns) ||
-		is_silent(ask, 0, now_ns - withheld_ns(session, ask->since_ns, now_ns), KR_SESSION_ASK_LEASES);
+	if (must_wait(callback))
+		return is_silent(callback, 0, now_ns, KR_SESSION_CLAIM_LEASES);
+	return is_silent_here(callback, session->recovery.inheriting_ns ? session->recovery.claimed_ns : 0, now_ns) ||
+		is_silent(callback, 0, now_ns - withheld_ns(session, callback->since_ns, now_ns),
+			KR_SESSION_CALLBACK_LEASES);
 }
 
-/* What it claims as long as we owe it answers to its RECLAIMs counts as work, but not for ever. */
-static bool is_neglected(const struct ask *ask, uint64_t now_ns)
+/* RECLAIMs that wait for the server's answer count as work, but not forever. */
+static bool is_neglected(const struct callback *callback, uint64_t now_ns)
 {
-	const struct kr_session *session = ask->session;
-	const uint64_t claimed_ns = ask->working ? session->claimed_ns : 0;
+	const struct kr_session *session = callback->session;
+	const uint64_t claimed_ns = callback->working ? session->recovery.claimed_ns : 0;
 	const bool claims = claimed_ns && waited_ns(claimed_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS;
 	uint64_t worked_ns = 0;
 
-	if (ask->type == KR_MSG_QUERY)
-		return is_size_kept_back(ask, now_ns);
-	if (ask->working && ask->working(ask->session, ask->context, &worked_ns))
+	if (callback->type == KR_MSG_QUERY)
+		return is_size_kept_back(callback, now_ns);
+	if (callback->working && callback->working(callback->session, callback->context, &worked_ns))
 		return false;
-	return is_silent_here(ask, KR_MAX(worked_ns, claimed_ns), now_ns) ||
-		is_silent(ask, worked_ns, now_ns, claims ? KR_SESSION_CLAIM_LEASES : KR_SESSION_ASK_LEASES);
+	return is_silent_here(callback, KR_MAX(worked_ns, claimed_ns), now_ns) ||
+		is_silent(callback, worked_ns, now_ns, claims ? KR_SESSION_CLAIM_LEASES : KR_SESSION_CALLBACK_LEASES);
 }
 
 bool kr_callbacks_neglected(struct kr_session *session, uint64_t now_ns)
 {
-	const struct ask *ask;
+	const struct callback *callback;
 
-	if (session->unresponsive)
+	if (session->expiry.unresponsive)
 		return false;
 	if (session->conn)
 		note_delivery(session, now_ns);
-	KR_LIST_FOR_EACH(ask, &session->asks, link) {
-		if (!session->owing && waited_ns(ask->asked_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS)
-			break; /* later ones have waited less */
-		if (!is_silent_here(ask, 0, now_ns) && !is_silent(ask, 0, now_ns, KR_SESSION_ASK_LEASES))
+	KR_LIST_FOR_EACH(callback, &session->callbacks.unanswered, link) {
+		if (!session->callbacks.older &&
+			waited_ns(callback->asked_ns, now_ns) <= session->server->lease_ms * KR_NS_PER_MS)
+			break; /* later callbacks have waited less */
+		if (!is_silent_here(callback, 0, now_ns) && !is_silent(callback, 0, now_ns, KR_SESSION_CALLBACK_LEASES))
 			continue;
-		if (!is_neglected(ask, now_ns))
+		if (!is_neglected(callback, now_ns))
 			continue;
 		kr_log_warn("node %s has not answered %s for %" PRIu64
 			    " s: it is not heard any more, and lost after %u s",
-			session->name, kr_msg_name(ask->type), waited_ns(ask->since_ns, now_ns) / KR_NS_PER_S,
+			session->name, kr_msg_name(callback->type), waited_ns(callback->since_ns, now_ns) / KR_NS_PER_S,
 			session->server->lease_ms / 1000);
 		return true;
 	}

@@ -1,5 +1,4 @@
-/* When sessions end that nobody has ended: their nodes are silent, or leave unanswered what others wait for.  Loop
- * thread only. */
+/* Lease expiry: ends sessions of nodes that are silent or leave callbacks unanswered. Loop thread only. */
 #ifndef KR_SERVER_EXPIRY_H
 #define KR_SERVER_EXPIRY_H
 
@@ -7,8 +6,8 @@
 
 struct kr_server;
 
-/* Every tick: ends sessions that were silent for the lease time, and does not listen any more to
- * those that left a question unanswered for so long without working on it: others wait for the answer. */
+/* Every tick: ends sessions that were silent for the lease time, and ignores nodes that left a callback unanswered
+ * (kr_callbacks_neglected) until their leases expire. */
 void kr_expiry_tick(struct kr_server *server, uint64_t now_ns);
 
 #endif

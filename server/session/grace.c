@@ -1,4 +1,3 @@
-/* Who is awaited after a start: see grace.h. */
 #include "server/session/grace.h"
 
 #include <stdlib.h>

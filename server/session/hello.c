@@ -1,9 +1,7 @@
-/* HELLO and the life of a session as its node sees it.
+/* HELLO and the requests about the session itself.
  *
- * A HELLO takes two blocking steps in the pool before it is answered: the root's identity is looked up, and a new
- * session's node is recorded in the state directory, so that a restart of the server waits for it.  The connection is
- * paused meanwhile.
- */
+ * A HELLO takes two blocking steps in the pool before its reply: finding the root's identity, and removing the record
+ * of a node whose former leases are void. The connection is paused meanwhile. */
 #include "server/session/hello.h"
 
 #include <errno.h>
@@ -25,17 +23,17 @@
 
 enum { KEEP_REPLIES_MS = 60000 };
 
-struct greeting {
+struct hello {
 	struct kr_job job;
 	struct kr_pending_conn *pending_conn;
 	uint64_t id;
-	struct kr_hello_request hello;
+	struct kr_hello_request request;
 	struct kr_arena arena;
 	uint8_t *fields;
 	struct kr_key *key;            /* reference; NULL without keys */
-	uint8_t mask[KR_SESSION_KEY];  /* of the ring key */
+	uint8_t mask[KR_SESSION_KEY];  /* for the ring key in the reply */
 	uint32_t *groups, group_count; /* see trust.h */
-	bool forgotten;                /* the state directory has its node no more */
+	bool forgotten;                /* the state directory no longer names the node */
 	struct kr_fid root;
 	struct kr_attr attr;
 	int err;
@@ -49,54 +47,54 @@ static void now(struct kr_time *ret)
 	*ret = (struct kr_time){.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
 }
 
-static void free_greeting(struct greeting *greeting)
+static void free_hello(struct hello *hello)
 {
-	kr_arena_fini(&greeting->arena);
-	kr_key_put(greeting->key);
-	free(greeting->groups);
-	free(greeting->fields);
-	sodium_memzero(greeting->mask, sizeof(greeting->mask));
-	free(greeting);
+	kr_arena_fini(&hello->arena);
+	kr_key_put(hello->key);
+	free(hello->groups);
+	free(hello->fields);
+	sodium_memzero(hello->mask, sizeof(hello->mask));
+	free(hello);
 }
 
-/* ERR is told to the node, and its connection ends. */
-static void refuse(struct greeting *greeting, int err, const char *reason)
+/* Answers with ERR and closes the connection. */
+static void refuse(struct hello *hello, int err, const char *reason)
 {
-	struct kr_conn *conn = kr_pending_conn_take(greeting->pending_conn);
+	struct kr_conn *conn = kr_pending_conn_take(hello->pending_conn);
 
 	if (conn) {
-		kr_log_warn("node %s (%s) refused: %s", greeting->hello.node_name ? greeting->hello.node_name : "?",
+		kr_log_warn("node %s (%s) refused: %s", hello->request.node_name ? hello->request.node_name : "?",
 			kr_conn_peer(conn), reason);
-		kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, err, NULL, NULL, 0);
+		kr_conn_reply(conn, KR_MSG_HELLO, hello->id, 0, err, NULL, NULL, 0);
 		kr_conn_close(conn, true);
 	}
-	free_greeting(greeting);
+	free_hello(hello);
 }
 
-static struct kr_session *resumable(const struct greeting *greeting)
+static struct kr_session *resumable(const struct hello *hello)
 {
-	const struct kr_hello_request *hello = &greeting->hello;
+	const struct kr_hello_request *request = &hello->request;
 	struct kr_session *session =
-		hello->session ? kr_session_find(greeting->pending_conn->server, hello->session) : NULL;
+		request->session ? kr_session_find(hello->pending_conn->server, request->session) : NULL;
 
-	if (!session || session->unresponsive || memcmp(session->node_id, hello->node_id, 16) != 0)
+	if (!session || session->expiry.unresponsive || memcmp(session->node_id, request->node_id, 16) != 0)
 		return NULL;
-	return kr_trust_same_owner(session->key, greeting->key) ? session : NULL;
+	return kr_trust_same_owner(session->trust.key, hello->key) ? session : NULL;
 }
 
-/* What the node told about its ring listener may have changed with its address. */
+/* The ring listener's address may have changed with the node's address. */
 static void note_ring(struct kr_session *session, const struct kr_hello_request *hello, struct kr_conn *conn)
 {
-	free(session->ring_address);
-	kr_conn_peer_host(conn, session->host, sizeof(session->host));
-	session->ring_address = kr_xstrdup(hello->ring_address[0] ? hello->ring_address : session->host);
-	session->ring_port = hello->ring_port;
+	free(session->ring.address);
+	kr_conn_peer_host(conn, session->trust.host, sizeof(session->trust.host));
+	session->ring.address = kr_xstrdup(hello->ring_address[0] ? hello->ring_address : session->trust.host);
+	session->ring.port = hello->ring_port;
 }
 
-static void welcome(struct greeting *greeting, struct kr_session *session, bool resumed)
+static void welcome(struct hello *hello, struct kr_session *session, bool resumed)
 {
 	struct kr_server *server = session->server;
-	struct kr_conn *conn = kr_pending_conn_take(greeting->pending_conn);
+	struct kr_conn *conn = kr_pending_conn_take(hello->pending_conn);
 	struct kr_hello_reply reply = {
 		.proto = KR_PROTO_VERSION,
 		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS |
@@ -107,266 +105,264 @@ static void welcome(struct greeting *greeting, struct kr_session *session, bool 
 		.instance = server->instance,
 		.lease_ms = server->lease_ms,
 		.grace_ms = server->sessions->grace.active ? server->lease_ms : 0,
-		.root = greeting->root,
-		.root_attr = greeting->attr,
+		.root = hello->root,
+		.root_attr = hello->attr,
 	};
 
-	kr_trust_set_groups(session, greeting->groups, greeting->group_count);
-	greeting->groups = NULL;
-	if (!conn) { /* gone again: the session waits for the next attempt, or expires */
-		free_greeting(greeting);
+	kr_trust_set_groups(session, hello->groups, hello->group_count);
+	hello->groups = NULL;
+	if (!conn) { /* the connection is gone: the session waits for the next one, or expires */
+		free_hello(hello);
 		return;
 	}
-	reply.late = session->lapse.kind != KR_LAPSE_NONE;
-	session->root = greeting->root;
+	reply.late = session->recovery.lapse.kind != KR_LAPSE_NONE;
+	session->root = hello->root;
 	memcpy(reply.boot_id, server->boot_id, 16);
 	memcpy(reply.export_id, server->export_id, 16);
 	for (size_t i = 0; i < sizeof(reply.ring_key); i++)
-		reply.ring_key[i] = session->ring_key[i] ^ greeting->mask[i];
+		reply.ring_key[i] = session->ring.key[i] ^ hello->mask[i];
 	now(&reply.now);
-	note_ring(session, &greeting->hello, conn);
-	kr_key_put(session->key);
-	session->notes = greeting->hello.may & KR_FEATURE_ATTR_CACHE;
-	session->own_names = greeting->hello.may & KR_FEATURE_OWN_NAMES;
-	session->hears_gone = greeting->hello.may & KR_FEATURE_GONE;
-	session->key = greeting->key; /* another one of the same owner, perhaps */
-	greeting->key = NULL;
+	note_ring(session, &hello->request, conn);
+	kr_key_put(session->trust.key);
+	session->features.attr_cache = hello->request.may & KR_FEATURE_ATTR_CACHE;
+	session->features.own_names = hello->request.may & KR_FEATURE_OWN_NAMES;
+	session->features.gone = hello->request.may & KR_FEATURE_GONE;
+	session->trust.key = hello->key; /* perhaps another key of the same owner */
+	hello->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),
-		resumed                 ? "goes on" :
-			session->replay ? "has a session: somebody replays its journal" :
-					  "has a session");
-	kr_conn_reply(conn, KR_MSG_HELLO, greeting->id, 0, 0, &reply, NULL, 0);
+		resumed                          ? "goes on" :
+			session->recovery.replay ? "has a session: somebody replays its journal" :
+						   "has a session");
+	kr_conn_reply(conn, KR_MSG_HELLO, hello->id, 0, 0, &reply, NULL, 0);
 	kr_conn_resume(conn);
 	kr_session_attach(session, conn);
-	free_greeting(greeting);
+	free_hello(hello);
 }
 
-static bool is_replay(const struct greeting *greeting)
+static bool is_replay(const struct hello *hello)
 {
-	return greeting->hello.flags & KR_HELLO_REPLAY;
+	return hello->request.flags & KR_HELLO_REPLAY;
 }
 
-/* 0; or why a journal cannot be replayed beside OTHER, a session of its node. That one may still use what it has been
- * given, also when nothing is heard of it: who replays waits for its end. Another replay has been given nothing that it
- * could use unheard. */
+/* 0, or why a client cannot replay this journal beside OTHER, a session of the node. That node may use its leases even
+ * while silent, so the replay waits for the session's end. Another replay holds nothing that it could use unheard. */
 static int check_replay(const struct kr_session *other)
 {
 	const uint64_t patience_ns =
-		other->server->lease_ms * KR_NS_PER_MS / 2; /* a node says something five times in a lease time */
+		other->server->lease_ms * KR_NS_PER_MS / 2; /* a node sends five frames per lease time */
 
-	if (other->conn && kr_clock_ns() - other->heard_ns <= patience_ns)
+	if (other->conn && kr_clock_ns() - other->expiry.heard_ns <= patience_ns)
 		return kr_fail(-EBUSY,
-			other->replay ? "its journal is being replayed by somebody else" :
-					"its journal cannot be replayed while node %s is connected",
+			other->recovery.replay ? "its journal is being replayed by somebody else" :
+						 "its journal cannot be replayed while node %s is connected",
 			other->name);
-	return other->replay ?
+	return other->recovery.replay ?
 		0 :
 		kr_fail(-EAGAIN, "its journal cannot be replayed before the session of node %s has ended", other->name);
 }
 
-/* 0; or why it cannot have a session, whatever it mounts. */
-static int check_trust(const struct greeting *greeting)
+/* 0, or why this client gets no session, whatever it mounts. */
+static int check_trust(const struct hello *hello)
 {
-	struct kr_server *server = greeting->pending_conn->server;
-	const struct kr_session *other = kr_session_find_node_id(server, greeting->hello.node_id);
-	const struct kr_lapse lapse = kr_session_lapse(server, greeting->hello.node_id);
+	struct kr_server *server = hello->pending_conn->server;
+	const struct kr_session *other = kr_session_find_node_id(server, hello->request.node_id);
+	const struct kr_lapse lapse = kr_session_lapse(server, hello->request.node_id);
 
-	if (other && other->replay && !is_replay(greeting))
-		other = NULL; /* keeps nobody out whose journal it is */
+	if (other && other->recovery.replay && !is_replay(hello))
+		other = NULL; /* a replay does not keep the journal's own node out */
 
-	if (!kr_trust_accepts(server, greeting->key))
+	if (!kr_trust_accepts(server, hello->key))
 		return kr_fail(-EKEYREJECTED, "its key is not accepted any more");
-	if (other && !kr_trust_same_owner(other->key, greeting->key))
+	if (other && !kr_trust_same_owner(other->trust.key, hello->key))
 		return kr_fail(-EBUSY, "its local directory is that of node %s, which came with a key of somebody else",
 			other->name);
-	if (!other && !kr_trust_is_owner(server, &lapse.owner, greeting->key))
+	if (!other && !kr_trust_is_owner(server, &lapse.owner, hello->key))
 		return kr_fail(-EBUSY,
-			"its local directory is that of a node which was lost, or has not come back yet, and which came with a key of "
+			"its local directory is that of a node which was lost, or has not come back yet, and which "
+			"came with a key of "
 			"somebody else");
-	if (other && other->unresponsive)
+	if (other && other->expiry.unresponsive)
 		return kr_fail(
 			-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
-	return other && is_replay(greeting) && other != resumable(greeting) ? check_replay(other) : 0;
+	return other && is_replay(hello) && other != resumable(hello) ? check_replay(other) : 0;
 }
 
-/* 0; or the user has as many sessions as he may, without the one that this is to replace.  Nodes are not counted: they
- * may be many, and who has a node key needs no more than one session to do all harm. */
-static int check_room(const struct greeting *greeting, const struct kr_session *old)
+/* 0, or the user's sessions without OLD are at the limit. Node keys have no limit: clusters are large, and a holder of
+ * a node key can do all harm with one session. */
+static int check_room(const struct hello *hello, const struct kr_session *old)
 {
-	struct kr_server *server = greeting->pending_conn->server;
+	struct kr_server *server = hello->pending_conn->server;
 	const uint64_t most = server->options->user_sessions;
 	uint64_t here = 0, all = 0;
 	struct kr_session *session;
 	char host[64] = "";
 
-	if (!greeting->key || greeting->key->owner.kind != KR_KEY_USER)
+	if (!hello->key || hello->key->owner.kind != KR_KEY_USER)
 		return 0;
-	if (greeting->pending_conn->conn)
-		kr_conn_peer_host(greeting->pending_conn->conn, host, sizeof(host));
+	if (hello->pending_conn->conn)
+		kr_conn_peer_host(hello->pending_conn->conn, host, sizeof(host));
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session == old || !kr_trust_same_owner(session->key, greeting->key))
+		if (session == old || !kr_trust_same_owner(session->trust.key, hello->key))
 			continue;
 		all++;
-		here += strcmp(session->host, host) == 0;
+		here += strcmp(session->trust.host, host) == 0;
 	}
 	if (here >= most)
 		return kr_fail(-EUSERS,
 			"its user %s (%u) has %llu sessions from %s already (kairand --user-sessions N)",
-			greeting->key->name, greeting->key->owner.uid, (unsigned long long)here, host);
+			hello->key->name, hello->key->owner.uid, (unsigned long long)here, host);
 	if (all >= most * KR_SERVER_USER_ADDRESSES)
 		return kr_fail(-EUSERS,
 			"its user %s (%u) has %llu sessions already (%d times kairand --user-sessions N)",
-			greeting->key->name, greeting->key->owner.uid, (unsigned long long)all,
-			KR_SERVER_USER_ADDRESSES);
+			hello->key->name, hello->key->owner.uid, (unsigned long long)all, KR_SERVER_USER_ADDRESSES);
 	return 0;
 }
 
-/* Whether a session that begins in the place of this one can have its leases: those are its own beyond doubt. */
+/* Whether a successor session may have this one's leases: they are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
-	return session->recorded && !session->recording && !session->unjudged;
+	return session->recovery.recorded && !session->recovery.recording && !session->recovery.unjudged;
 }
 
 static void recorded(void *context, int err)
 {
-	struct greeting *greeting = context;
-	struct kr_server *server = greeting->pending_conn->server;
-	struct kr_session *old = kr_session_find_node_id(server, greeting->hello.node_id), *session;
+	struct hello *hello = context;
+	struct kr_server *server = hello->pending_conn->server;
+	struct kr_session *old = kr_session_find_node_id(server, hello->request.node_id), *session;
 	bool inherits;
 
-	if (server->stopping) { /* kr_listen_stop has closed its connection: it asks the next instance */
-		kr_pending_conn_take(greeting->pending_conn);
-		free_greeting(greeting);
+	if (server->stopping) { /* kr_listen_stop has closed the connection: the node asks the next instance */
+		kr_pending_conn_take(hello->pending_conn);
+		free_hello(hello);
 		return;
 	}
 	if (err == 0)
 		err = KR_FAULT("hello.record");
 	if (err) {
-		refuse(greeting, -EAGAIN, "its record cannot be written");
+		refuse(hello, -EAGAIN, "its record cannot be written");
 		return;
 	}
-	err = check_trust(greeting);
+	err = check_trust(hello);
 	if (!err)
-		err = check_room(greeting, old);
+		err = check_room(hello, old);
 	if (err) {
-		refuse(greeting, err, kr_fail_reason());
+		refuse(hello, err, kr_fail_reason());
 		return;
 	}
-	inherits = old && !greeting->forgotten && inheritable(old) && !is_replay(greeting);
+	inherits = old && !hello->forgotten && inheritable(old) && !is_replay(hello);
 	if (old && !inherits)
 		kr_session_end(old, KR_SESSION_REPLACED);
-	session = kr_session_new(server, &greeting->hello);
+	session = kr_session_new(server, &hello->request);
 	if (!session) {
-		refuse(greeting, -EAGAIN, "too many sessions");
+		refuse(hello, -EAGAIN, "too many sessions");
 		return;
 	}
 	if (inherits)
 		kr_session_replace(old, session);
-	welcome(greeting, session, false);
+	welcome(hello, session, false);
 }
 
 static void walk(struct kr_job *job)
 {
-	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
+	struct hello *hello = KR_CONTAINER_OF(job, struct hello, job);
 	struct kr_cred cred;
 
-	greeting->err = kr_trust_find_groups(job->server, greeting->key, &greeting->groups, &greeting->group_count);
-	if (greeting->err) {
-		snprintf(greeting->reason, sizeof(greeting->reason), "%s", kr_fail_reason());
+	hello->err = kr_trust_find_groups(job->server, hello->key, &hello->groups, &hello->group_count);
+	if (hello->err) {
+		snprintf(hello->reason, sizeof(hello->reason), "%s", kr_fail_reason());
 		return;
 	}
-	kr_trust_cred(job->server, greeting->key, greeting->groups, greeting->group_count, &cred);
-	greeting->err = kr_export_walk(job->server->export, cred.group_count ? &cred : NULL, greeting->hello.subdir,
-		&greeting->root, &greeting->attr);
-	if (greeting->err)
-		snprintf(greeting->reason, sizeof(greeting->reason),
-			"/%.200s of the export, which it wants to mount: %s", greeting->hello.subdir,
-			strerror(-greeting->err));
+	kr_trust_cred(job->server, hello->key, hello->groups, hello->group_count, &cred);
+	hello->err = kr_export_walk(job->server->export, cred.group_count ? &cred : NULL, hello->request.subdir,
+		&hello->root, &hello->attr);
+	if (hello->err)
+		snprintf(hello->reason, sizeof(hello->reason), "/%.200s of the export, which it wants to mount: %s",
+			hello->request.subdir, strerror(-hello->err));
 }
 
 static void walked(struct kr_job *job)
 {
-	struct greeting *greeting = KR_CONTAINER_OF(job, struct greeting, job);
-	struct kr_session *session = resumable(greeting);
+	struct hello *hello = KR_CONTAINER_OF(job, struct hello, job);
+	struct kr_session *session = resumable(hello);
 	int err;
 
 	if (job->server->stopping) {
-		kr_pending_conn_take(greeting->pending_conn);
-		free_greeting(greeting);
+		kr_pending_conn_take(hello->pending_conn);
+		free_hello(hello);
 		return;
 	}
-	if (greeting->err) {
-		refuse(greeting, greeting->err, greeting->reason);
+	if (hello->err) {
+		refuse(hello, hello->err, hello->reason);
 		return;
 	}
-	err = check_trust(greeting);
+	err = check_trust(hello);
 	if (err) {
-		refuse(greeting, err, kr_fail_reason());
+		refuse(hello, err, kr_fail_reason());
 		return;
 	}
 	if (session) {
-		welcome(greeting, session, true);
+		welcome(hello, session, true);
 		return;
 	}
-	session = kr_session_find_node_id(job->server, greeting->hello.node_id);
-	/* What an awaited node holds is its own still, and what a session holds that is to be replaced.  Anybody else's
-	 * leases are free from here on: until it has reclaimed, a later instance of this server must not take it for
-	 * one that has them. */
-	greeting->forgotten = !(session && inheritable(session)) &&
-		kr_session_lapse(job->server, greeting->hello.node_id).kind != KR_LAPSE_NONE;
-	if (greeting->forgotten)
-		kr_state_forget_node(job->server, greeting->hello.node_id, recorded, greeting);
+	session = kr_session_find_node_id(job->server, hello->request.node_id);
+	/* An awaited node still owns what it held, and so does a session that a successor replaces. The leases of any
+	 * other node are free from here on. Until it has reclaimed, a later instance must not await it. */
+	hello->forgotten = !(session && inheritable(session)) &&
+		kr_session_lapse(job->server, hello->request.node_id).kind != KR_LAPSE_NONE;
+	if (hello->forgotten)
+		kr_state_forget_node(job->server, hello->request.node_id, recorded, hello);
 	else
-		recorded(greeting, 0);
+		recorded(hello, 0);
 }
 
 void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
-	struct greeting *greeting = kr_xcalloc(1, sizeof(*greeting));
-	const struct kr_hello_request *hello = &greeting->hello;
+	struct hello *hello = kr_xcalloc(1, sizeof(*hello));
+	const struct kr_hello_request *request = &hello->request;
 	union kr_any_msg msg;
 	struct kr_session *session;
 
-	greeting->pending_conn = pending_conn;
-	greeting->key = pending_conn->auth.key ? kr_key_get(pending_conn->auth.key) : NULL;
-	kr_auth_mask_ring_key(&pending_conn->auth, greeting->mask);
-	greeting->id = frame->header.id;
-	greeting->fields = kr_xmalloc(frame->header.fields_length + 1);
-	memcpy(greeting->fields, frame->fields, frame->header.fields_length);
-	if (kr_msg_decode(KR_MSG_HELLO, false, greeting->fields, frame->header.fields_length, &msg, &greeting->arena)) {
-		refuse(greeting, -EPROTO, "its HELLO cannot be decoded");
+	hello->pending_conn = pending_conn;
+	hello->key = pending_conn->auth.key ? kr_key_get(pending_conn->auth.key) : NULL;
+	kr_auth_mask_ring_key(&pending_conn->auth, hello->mask);
+	hello->id = frame->header.id;
+	hello->fields = kr_xmalloc(frame->header.fields_length + 1);
+	memcpy(hello->fields, frame->fields, frame->header.fields_length);
+	if (kr_msg_decode(KR_MSG_HELLO, false, hello->fields, frame->header.fields_length, &msg, &hello->arena)) {
+		refuse(hello, -EPROTO, "its HELLO cannot be decoded");
 		return;
 	}
-	greeting->hello = msg.hello_request;
-	if (hello->proto_min > KR_PROTO_VERSION || hello->proto_max < KR_PROTO_VERSION) {
-		refuse(greeting, -EPROTONOSUPPORT,
+	hello->request = msg.hello_request;
+	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION) {
+		refuse(hello, -EPROTONOSUPPORT,
 			"it speaks another version of the protocol (install the same kairan on both)");
 		return;
 	}
-	if (hello->must) {
-		refuse(greeting, -EPROTONOSUPPORT,
+	if (request->must) {
+		refuse(hello, -EPROTONOSUPPORT,
 			"it needs features that this server lacks (install the same kairan on both)");
 		return;
 	}
-	if (strlen(hello->ring) > KR_RING_NAME_MAX) {
-		refuse(greeting, -EINVAL, "the name of its ring is too long");
+	if (strlen(request->ring) > KR_RING_NAME_MAX) {
+		refuse(hello, -EINVAL, "the name of its ring is too long");
 		return;
 	}
-	session = resumable(greeting);
+	session = resumable(hello);
 	if (session)
-		session->heard_ns = kr_clock_ns(); /* it lives: not to be lost while its HELLO is worked on */
+		/* the node lives: the session must not expire during its HELLO */
+		session->expiry.heard_ns = kr_clock_ns();
 	pending_conn->busy = true;
 	kr_conn_pause(pending_conn->conn);
-	kr_job_start(pending_conn->server, &greeting->job, walk, walked);
+	kr_job_start(pending_conn->server, &hello->job, walk, walked);
 }
 
-/* --- on a session ----------------------------------------------------------------------------- */
+/* --- requests on a session ------------------------------------------------------------------------ */
 
 static void handle_ping(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
 
-	/* On this connection the node has received whatever we said long before it said this. */
+	/* The node received all earlier replies on this connection before it sent PING. */
 	kr_reply_cache_prune(&session->replies, kr_clock_ns() - KEEP_REPLIES_MS * KR_NS_PER_MS);
 	now(&request->reply.ping_reply.now);
 	kr_request_reply_job(request);
@@ -377,9 +373,9 @@ static void handle_backlog(struct kr_request *request)
 	const struct kr_backlog_request *backlog = &request->msg.backlog_request;
 	struct kr_session *session = request->session;
 
-	/* Numbers of people's, and of JSON. */
-	session->unflushed = KR_MIN(backlog->unflushed, (uint64_t)INT64_MAX);
-	session->refused = KR_MIN(backlog->refused, session->unflushed);
+	/* For people and JSON. */
+	session->backlog.unflushed = KR_MIN(backlog->unflushed, (uint64_t)INT64_MAX);
+	session->backlog.refused = KR_MIN(backlog->refused, session->backlog.unflushed);
 	kr_request_reply_job(request);
 }
 
@@ -422,7 +418,7 @@ static void reclaimed(void *context, int err)
 		return;
 	}
 	kr_session_reclaimed(session);
-	if (!session->dead && !session->replay)
+	if (!session->dead && !session->recovery.replay)
 		last = kr_grace_node_done(&server->sessions->grace, session->node_id);
 	kr_request_reply_job(request);
 	if (last)
@@ -432,8 +428,8 @@ static void reclaimed(void *context, int err)
 static void handle_reclaim_done(struct kr_request *request)
 {
 	request->cancel = NULL;
-	/* A restarted server takes who is not recorded for late. */
-	if (request->session->recorded || request->session->unjudged)
+	/* A restarted server takes a node without a record for late. */
+	if (request->session->recovery.recorded || request->session->recovery.unjudged)
 		reclaimed(request, 0);
 	else
 		kr_session_record(request->session, reclaimed, request);

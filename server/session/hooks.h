@@ -1,4 +1,4 @@
-/* What higher rooms do for sessions and requests.  Each room registers its part once, before the server listens. */
+/* What higher rooms do for sessions and requests. Each room registers its hooks once, before the server listens. */
 #ifndef KR_SERVER_HOOKS_H
 #define KR_SERVER_HOOKS_H
 
@@ -15,7 +15,7 @@ struct kr_request;
 struct kr_server;
 struct kr_session;
 
-/* The duplicate request cache around each request: recovery/request_cache.h says what each function does. */
+/* The duplicate request cache around each request (recovery/request_cache.h). */
 struct kr_request_cache_hooks {
 	bool (*settled)(struct kr_request *request);
 	void (*begin)(struct kr_request *request);
@@ -27,17 +27,17 @@ struct kr_request_cache_hooks {
 
 enum { KR_ATTR_CACHE_CHANGE_MAX = 6 };
 
-/* What one request changes: part of it. */
+/* Whose attribute caches one request invalidates: the request's part of leases/invalidation.c. */
 struct kr_invalidation_set {
 	uint64_t since; /* the table's moment when the request came */
 	uint32_t slots[KR_ATTR_CACHE_CHANGE_MAX], count;
-	uint32_t also;                            /* bits by index: not only what the request names is changed there */
+	uint32_t also;                            /* bits by index: a change there beyond the names in the request */
 	uint64_t asked[KR_ATTR_CACHE_CHANGE_MAX]; /* bits per slot */
 	struct kr_list forgets;                   /* unanswered */
 	void (*next)(struct kr_request *request);
 };
 
-/* The invalidation of other nodes' attribute caches around each request: leases/invalidation.h. */
+/* The invalidation of other nodes' attribute caches around each request (leases/invalidation.h). */
 struct kr_invalidation_hooks {
 	void (*wait)(struct kr_request *request, void (*next)(struct kr_request *request));
 	uint16_t (*reply)(struct kr_request *request, int err, const void *msg);
@@ -47,31 +47,31 @@ struct kr_invalidation_hooks {
 struct kr_session_hooks {
 	struct kr_request_cache_hooks request_cache;
 	struct kr_invalidation_hooks invalidation;
-	/* leases/slow_requests.h: the request is being freed. */
+	/* The request is being freed (leases/slow_requests.h). */
 	void (*request_ended)(struct kr_request *request);
 
-	/* The session's key is gone: its ring connections to the server end. */
+	/* The session's key was removed: its ring connections to the server end. */
 	void (*ring_cut)(struct kr_session *session);
-	/* A session ends, in this order.  SUCCESSOR: the session of the same node that inherits its leases, or NULL.
-	 * RELEASE: what it has open is closed; else its node will reclaim that from the next instance. */
+	/* A session ends, in this order. SUCCESSOR: the session of the same node that inherits its leases, or NULL.
+	 * RELEASE: the server closes its open files; otherwise the node reclaims them from the next instance. */
 	void (*flushes_end)(struct kr_session *session);
 	void (*locks_end)(struct kr_session *session);
 	void (*files_end)(struct kr_session *session, struct kr_session *successor, bool release);
-	/* RECLAIM_DONE: what the session has inherited and not reclaimed is free. */
+	/* RECLAIM_DONE: the server releases what the session has inherited and not reclaimed. */
 	void (*reclaimed)(struct kr_session *session);
 	/* The epoch of changes of any file's bytes (leases/file_table.h). */
 	uint64_t (*epoch)(const struct kr_server *server);
 	/* Up to which epoch the leases of the session covered its node's bytes: at most EPOCH. */
 	uint64_t (*covered_until)(const struct kr_session *session, uint64_t epoch);
-	/* Whether others wait for leases that the session has inherited. */
+	/* Whether other nodes wait for leases that the session has inherited. */
 	bool (*awaited)(const struct kr_session *session);
-	/* Whether replays are being collected, for which a replaced node is awaited once more. */
+	/* Whether the server still collects replays: it then awaits a replaced node once more. */
 	bool (*collecting_replays)(const struct kr_server *server);
 	/* All awaited nodes are back. */
 	void (*end_grace)(struct kr_server *server);
 
-	/* First frames of a pending connection: those of ring connections (flush/hop.c; false: drop it), and STATUS.  KEY:
-	 * of the peer, or NULL where it needs none; a user's key gets what concerns that user. */
+	/* First frames of a pending connection: of ring connections (flush/hop.c; false: drop it), and STATUS. KEY: the
+	 * peer's, or NULL where the server has no keys; a user key gets that user's part only. */
 	bool (*hop_hello)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 	bool (*hop_prove)(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
 	void (*status)(struct kr_server *server, struct kr_conn *conn, uint64_t id, const struct kr_status_request *msg,

@@ -1,4 +1,3 @@
-/* See lapses.h. */
 #include "server/session/lapses.h"
 
 #include <stdlib.h>

@@ -1,9 +1,8 @@
-/* Lapses: when a node lost its leases, so that what it brings later can be told from what others have changed since.
+/* Lapses: when a node lost its leases, so that the server can tell its late bytes from those written under leases.
  *
- * A session that ends leaves a lapse behind for its node: the server's epoch at that moment.  The node's next session
- * takes it over; RECLAIM compares (late.h).  Bounded: of too many the oldest go, and a node of which nothing is known
- * is taken for one that was lost before this server started.  Loop thread; PURE.
- */
+ * A session that ends leaves a lapse for its node: the server's epoch at that moment. The node's next session takes it
+ * over, and RECLAIM compares (recovery/late.h). Of too many lapses the oldest go. A node without a lapse counts as lost
+ * before this server started. Loop thread; PURE. */
 #ifndef KR_SERVER_LAPSES_H
 #define KR_SERVER_LAPSES_H
 
@@ -14,15 +13,14 @@
 enum { KR_LAPSES_MAX = 65536 };
 
 enum kr_lapse_kind {
-	KR_LAPSE_NONE,    /* its leases were never anybody else's */
+	KR_LAPSE_NONE,    /* no other node has had its leases */
 	KR_LAPSE_KNOWN,   /* since `epoch` */
-	KR_LAPSE_UNKNOWN, /* at some time before this server started */
+	KR_LAPSE_UNKNOWN, /* before this server started */
 };
 struct kr_lapse {
 	enum kr_lapse_kind kind;
-	uint64_t epoch; /* kr_server.epoch */
-	struct kr_key_owner
-		owner; /* of the key that the node came with before, and comes with again; kind 0: whoever */
+	uint64_t epoch;            /* kr_server.epoch */
+	struct kr_key_owner owner; /* of the node's key, then and now; kind 0: any */
 };
 
 struct kr_lapses {
@@ -32,9 +30,9 @@ struct kr_lapses {
 
 void kr_lapses_init(struct kr_lapses *lapses);
 void kr_lapses_fini(struct kr_lapses *lapses);
-/* Replaces what was noted of the node. */
+/* Replaces the node's lapse. */
 void kr_lapses_note(struct kr_lapses *lapses, const uint8_t node_id[16], const struct kr_lapse *lapse);
-/* False: nothing is noted. */
+/* False: the node has no lapse. */
 bool kr_lapses_find(const struct kr_lapses *lapses, const uint8_t node_id[16], struct kr_lapse *ret_lapse);
 
 #endif

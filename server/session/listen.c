@@ -1,4 +1,3 @@
-/* Accepting connections and sorting them by their first frame: see listen.h. */
 #include "server/session/listen.h"
 
 #include <errno.h>
@@ -9,11 +8,9 @@
 #include "common/base/log.h"
 #include "common/rpc/resolve.h"
 #include "server/session/hello.h"
-#include "server/base/networks.h"
 #include "server/base/options.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
-#include "server/session/trust_munge.h"
 
 enum { LISTENERS_MAX = 64, BACKLOG = 512 };
 
@@ -26,20 +23,20 @@ struct kr_listen {
 	struct listener *listeners[LISTENERS_MAX];
 	size_t count;
 	struct kr_list pending_conns; /* oldest first */
-	size_t stranger_count;
+	size_t count_pending;
 };
 
-/* --- pending conns ---------------------------------------------------------------------------- */
+/* --- pending connections -------------------------------------------------------------------------- */
 
 static void forget(struct kr_pending_conn *pending_conn)
 {
 	if (!kr_link_linked(&pending_conn->link))
 		return;
 	kr_list_remove(&pending_conn->link);
-	pending_conn->server->listen->stranger_count--;
+	pending_conn->server->listen->count_pending--;
 }
 
-static void free_stranger(struct kr_pending_conn *pending_conn)
+static void free_pending(struct kr_pending_conn *pending_conn)
 {
 	kr_auth_fini(&pending_conn->auth);
 	kr_pair_fini(&pending_conn->pair);
@@ -55,7 +52,7 @@ struct kr_conn *kr_pending_conn_take(struct kr_pending_conn *pending_conn)
 		kr_conn_set_context(conn, NULL);
 		kr_conn_set_guest(conn, false);
 	}
-	free_stranger(pending_conn);
+	free_pending(pending_conn);
 	return conn;
 }
 
@@ -70,7 +67,7 @@ static void drop(struct kr_pending_conn *pending_conn, bool flush)
 		kr_conn_close(conn, flush);
 	}
 	if (!pending_conn->busy)
-		free_stranger(pending_conn);
+		free_pending(pending_conn);
 }
 
 static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
@@ -93,7 +90,7 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	pending_conn->since_ns = kr_clock_ns();
 }
 
-/* It has not shown a key that it needs. */
+/* The peer has not shown an accepted key. */
 static void turn_away(struct kr_pending_conn *pending_conn, const struct kr_frame *frame, int err)
 {
 	kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
@@ -117,12 +114,9 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	switch (type) {
 	case KR_MSG_AUTH:
 	case KR_MSG_AUTH_PROVE:
-		if (!kr_trust_handshake(pending_conn, frame))
-			drop(pending_conn, true);
-		return;
 	case KR_MSG_AUTH_MUNGE:
 	case KR_MSG_AUTH_MUNGE_PROVE:
-		if (!kr_trust_munge(pending_conn, frame))
+		if (!kr_trust_handshake(pending_conn, frame))
 			drop(pending_conn, true);
 		return;
 	case KR_MSG_HELLO:
@@ -158,12 +152,12 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	forget(pending_conn);
 	pending_conn->conn = NULL;
 	if (!pending_conn->busy)
-		free_stranger(pending_conn);
+		free_pending(pending_conn);
 }
 
 static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 
-static struct kr_pending_conn *oldest_stranger(struct kr_listen *listen)
+static struct kr_pending_conn *oldest_idle(struct kr_listen *listen)
 {
 	struct kr_pending_conn *pending_conn;
 
@@ -196,13 +190,13 @@ static void on_connection(uv_stream_t *stream, int status)
 	kr_conn_set_guest(pending_conn->conn, true);
 	kr_list_append(&listen->pending_conns, &pending_conn->link);
 	kr_conn_peer_host(pending_conn->conn, host, sizeof(host));
-	if (!kr_networks_allow(&listener->server->options->allow, host)) {
-		listen->stranger_count++;
+	if (!kr_server_allows(&listener->server->options->allow, host)) {
+		listen->count_pending++;
 		kr_log_warn("connection from %s refused: it is in no network that is allowed (--allow)", host);
 		drop(pending_conn, false);
 		return;
 	}
-	if (++listen->stranger_count > KR_SERVER_PENDING_CONNS_MAX && (oldest = oldest_stranger(listen)))
+	if (++listen->count_pending > KR_SERVER_PENDING_CONNS_MAX && (oldest = oldest_idle(listen)))
 		drop(oldest, false);
 }
 
@@ -211,7 +205,7 @@ void kr_listen_tick(struct kr_server *server, uint64_t now_ns)
 	struct kr_pending_conn *pending_conn, *after;
 
 	KR_LIST_FOR_EACH_SAFE(pending_conn, after, &server->listen->pending_conns, link) {
-		if (!pending_conn->busy && now_ns - pending_conn->since_ns > KR_STRANGER_MS * KR_NS_PER_MS)
+		if (!pending_conn->busy && now_ns - pending_conn->since_ns > KR_PENDING_CONN_MS * KR_NS_PER_MS)
 			drop(pending_conn, false);
 	}
 }
@@ -223,7 +217,7 @@ static void free_listener(uv_handle_t *handle)
 	free(handle->data);
 }
 
-/* Other machines may reach us. */
+/* Whether other machines may connect. */
 static bool open_to_others(const struct kr_server *server)
 {
 	return server->options->insecure || !kr_trusts_anybody(server);
@@ -240,7 +234,8 @@ static int listen_on(struct kr_server *server, const struct sockaddr *address)
 	if (!open_to_others(server) && !kr_address_is_loopback(address))
 		return kr_fail(-EACCES,
 			"without a key only loopback addresses are served, and %s is none (make a key with 'kairan key "
-			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read and write everything)",
+			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read "
+			"and write everything)",
 			text);
 	if (listen->count == LISTENERS_MAX)
 		return kr_fail(-EINVAL, "more than %d addresses to listen on", LISTENERS_MAX);
@@ -334,7 +329,7 @@ int kr_listen_check(const struct kr_server_options *options)
 	kr_listen_init(&server);
 	err = listen_on_all(&server);
 	kr_listen_stop(&server);
-	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed: nobody is accepted */
+	uv_run(&loop, UV_RUN_DEFAULT); /* until they are closed; this accepts no connection */
 	kr_listen_fini(&server);
 	uv_loop_close(&loop);
 	return err;

@@ -1,4 +1,4 @@
-/* See open_rights.h. Open addressing; identities are sealed (fid.h), so nobody can choose what they hash to. */
+/* Open addressing. The server signs identities (fid.h), so a client cannot choose their hashes. */
 #include "server/session/open_rights.h"
 #include "server/base/server.h"
 #include "common/base/log.h"
@@ -17,9 +17,9 @@ enum { SMALLEST = 64 };
 
 static uint64_t key_of(const struct kr_fid *fid)
 {
-	uint64_t key = kr_fid_hash(fid) & ~(uint64_t)KR_GRANT_ALL;
+	uint64_t key = kr_fid_hash(fid) & ~(uint64_t)KR_OPEN_RIGHT_ALL;
 
-	return key ? key : KR_GRANT_ALL + 1;
+	return key ? key : KR_OPEN_RIGHT_ALL + 1;
 }
 
 /* The slot of KEY, or the free one where it belongs. CAPACITY is a power of two, and not all slots are taken. */
@@ -27,7 +27,7 @@ static uint64_t *slot_of(const struct kr_open_rights_set *set, uint64_t key)
 {
 	size_t i = (size_t)(key >> 2) & (set->capacity - 1);
 
-	while (set->slots[i] && (set->slots[i] & ~(uint64_t)KR_GRANT_ALL) != key)
+	while (set->slots[i] && (set->slots[i] & ~(uint64_t)KR_OPEN_RIGHT_ALL) != key)
 		i = (i + 1) & (set->capacity - 1);
 	return &set->slots[i];
 }
@@ -40,24 +40,24 @@ static void grow(struct kr_open_rights_set *set)
 	larger.slots = kr_xcalloc(larger.capacity, sizeof(larger.slots[0]));
 	for (size_t i = 0; i < set->capacity; i++)
 		if (set->slots[i])
-			*slot_of(&larger, set->slots[i] & ~(uint64_t)KR_GRANT_ALL) = set->slots[i];
+			*slot_of(&larger, set->slots[i] & ~(uint64_t)KR_OPEN_RIGHT_ALL) = set->slots[i];
 	free(set->slots);
 	*set = larger;
 }
 
 static uint8_t find(const struct kr_open_rights_set *set, uint64_t key)
 {
-	return set->count ? *slot_of(set, key) & KR_GRANT_ALL : 0;
+	return set->count ? *slot_of(set, key) & KR_OPEN_RIGHT_ALL : 0;
 }
 
-static void put(struct kr_open_rights *grants, uint64_t key, uint8_t rights)
+static void put(struct kr_open_rights *table, uint64_t key, uint8_t rights)
 {
-	struct kr_open_rights_set *young = &grants->sets[0];
+	struct kr_open_rights_set *young = &table->sets[0];
 	uint64_t *slot;
 
 	if (young->count == KR_OPEN_RIGHTS_MAX) {
-		free(grants->sets[1].slots);
-		grants->sets[1] = *young;
+		free(table->sets[1].slots);
+		table->sets[1] = *young;
 		*young = (struct kr_open_rights_set){0};
 	}
 	if (young->count * 2 >= young->capacity)
@@ -67,50 +67,50 @@ static void put(struct kr_open_rights *grants, uint64_t key, uint8_t rights)
 	*slot |= key | rights;
 }
 
-void kr_open_rights_add(struct kr_open_rights *grants, const struct kr_fid *fid, uint8_t rights)
+void kr_open_rights_add(struct kr_open_rights *table, const struct kr_fid *fid, uint8_t rights)
 {
 	uint64_t key = key_of(fid);
 
-	put(grants, key, rights | find(&grants->sets[1], key));
+	put(table, key, rights | find(&table->sets[1], key));
 }
 
-uint8_t kr_open_rights_find(struct kr_open_rights *grants, const struct kr_fid *fid)
+uint8_t kr_open_rights_find(struct kr_open_rights *table, const struct kr_fid *fid)
 {
 	uint64_t key = key_of(fid);
-	uint8_t rights = find(&grants->sets[0], key);
+	uint8_t rights = find(&table->sets[0], key);
 
 	if (rights)
 		return rights;
-	rights = find(&grants->sets[1], key);
+	rights = find(&table->sets[1], key);
 	if (rights)
-		put(grants, key, rights);
+		put(table, key, rights);
 	return rights;
 }
 
-void kr_open_rights_fini(struct kr_open_rights *grants)
+void kr_open_rights_fini(struct kr_open_rights *table)
 {
-	free(grants->sets[0].slots);
-	free(grants->sets[1].slots);
-	*grants = (struct kr_open_rights){0};
+	free(table->sets[0].slots);
+	free(table->sets[1].slots);
+	*table = (struct kr_open_rights){0};
 }
 
 uint8_t kr_open_rights_leases(uint8_t kinds, uint8_t rights)
 {
-	if (!(rights & KR_GRANT_WRITE))
+	if (!(rights & KR_OPEN_RIGHT_WRITE))
 		kinds &= (uint8_t)~KR_LEASE_WRITE;
 	return rights ? kinds : 0;
 }
 
 bool kr_open_rights_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights)
 {
-	return !kr_trust_confined(session) || kr_open_rights_find(&session->grants, fid) & rights;
+	return !kr_trust_confined(session) || kr_open_rights_find(&session->trust.open_rights, fid) & rights;
 }
 
 static void run_refuse(struct kr_request *request)
 {
 	struct kr_attr attr;
 
-	/* A file that is gone is so for everybody. */
+	/* A removed file gets ESTALE, whatever the rights. */
 	request->err = kr_export_getattr(request->server->export, request->state, &attr);
 	if (!request->err)
 		request->err = -EACCES;

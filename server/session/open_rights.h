@@ -1,10 +1,9 @@
-/* What a session may do with file data: the files that it has opened, and whether for reading or writing.
+/* What a session may do with file data: the files that it has opened, for reading or writing.
  *
- * Whoever had the right when he opened a file keeps it until he is done, whatever chmod says meanwhile; so the right is
- * checked once, at OPEN, CREATE or RECLAIM, and remembered here beyond the CLOSE, because bytes may be flushed long
- * after it.  Kept for confined sessions only (trust.h): others could act as any user anyway.  Bounded: of files neither
- * opened nor used since KR_OPEN_RIGHTS_MAX others were, nothing is known any more.  Loop thread.
- */
+ * A program that had the right when it opened a file keeps it, whatever chmod does meanwhile. So the server checks at
+ * OPEN, CREATE or RECLAIM and remembers the right here beyond CLOSE, because a node may flush long after it. Kept for
+ * confined sessions only (trust.h): others may act as any user. Bounded: rights of files unused since
+ * KR_OPEN_RIGHTS_MAX others are forgotten. Loop thread. */
 #ifndef KR_SERVER_OPEN_RIGHTS_H
 #define KR_SERVER_OPEN_RIGHTS_H
 
@@ -15,10 +14,10 @@
 struct kr_request;
 struct kr_session;
 
-enum { KR_GRANT_READ = 1, KR_GRANT_WRITE = 2, KR_GRANT_ALL = 3, KR_OPEN_RIGHTS_MAX = 1 << 20 };
+enum { KR_OPEN_RIGHT_READ = 1, KR_OPEN_RIGHT_WRITE = 2, KR_OPEN_RIGHT_ALL = 3 };
+enum { KR_OPEN_RIGHTS_MAX = 1 << 20 };
 
-/* Zero-initialised by the owner. Two generations: when the young one is full it becomes the old one, which is dropped.
- */
+/* Zero-initialised by the owner. Two generations: a full young one becomes the old one, which is dropped. */
 struct kr_open_rights {
 	struct kr_open_rights_set {
 		uint64_t *slots; /* hash of the fid with the rights in its two lowest bits; 0: free */
@@ -26,19 +25,19 @@ struct kr_open_rights {
 	} sets[2];
 };
 
-void kr_open_rights_add(struct kr_open_rights *grants, const struct kr_fid *fid, uint8_t rights);
+void kr_open_rights_add(struct kr_open_rights *table, const struct kr_fid *fid, uint8_t rights);
 /* The rights to the file; makes them young. */
-uint8_t kr_open_rights_find(struct kr_open_rights *grants, const struct kr_fid *fid);
-void kr_open_rights_fini(struct kr_open_rights *grants);
+uint8_t kr_open_rights_find(struct kr_open_rights *table, const struct kr_fid *fid);
+void kr_open_rights_fini(struct kr_open_rights *table);
 
-/* Whether the request's session has one of RIGHTS (open_rights.h) to the file's data; if not, the request is answered
- * (ESTALE, EACCES). */
+/* Whether the request's session has one of RIGHTS to the file's data. If not, the server answers the request (ESTALE,
+ * EACCES). */
 bool kr_open_rights_allow(struct kr_request *request, const struct kr_fid *fid, uint8_t rights);
-/* The same for a session, and nobody is answered. */
+/* The same for a session, without an answer. */
 bool kr_open_rights_allowed(struct kr_session *session, const struct kr_fid *fid, uint8_t rights);
 
-/* Of the leases KINDS those for who has RIGHTS (enum kr_grant): WRITE is for writers; READ also for them, because who
- * appends must know the end. */
+/* Those of the leases KINDS that RIGHTS allow: WRITE needs the right to write. READ goes to
+ * writers, too, because appending needs the file's end. */
 uint8_t kr_open_rights_leases(uint8_t kinds, uint8_t rights);
 
 #endif

@@ -1,4 +1,3 @@
-/* Kept replies: see reply_cache.h. */
 #include "server/session/reply_cache.h"
 
 #include <stdlib.h>
@@ -39,7 +38,7 @@ void kr_reply_cache_fini(struct kr_reply_cache *replies)
 	kr_table_fini(&replies->by_id);
 }
 
-/* Encodes what may be said again later: no leases, no data. */
+/* Encodes what the server may send again later: no leases, no data. */
 static void encode(uint16_t type, const void *msg, struct kr_writer *w)
 {
 	if (type == KR_MSG_OPEN) {

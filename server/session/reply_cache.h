@@ -1,9 +1,8 @@
-/* Replies kept for requests that may be sent again: encoded, by request id, bounded.
+/* Encoded replies for requests that the node may resend, by request id, bounded.
  *
- * A request that changes something must not run twice when the node repeats it on a new connection.  Kept are the
- * latest KR_REPLY_CACHE_MAX replies of such requests, so a node may have at most that many of them unanswered at a
- * time.  Replies that the node has certainly seen go earlier (kr_reply_cache_prune).  PURE.
- */
+ * A request that changes the export must not run twice when the node repeats it on a new connection. The cache keeps
+ * the latest KR_REPLY_CACHE_MAX replies, so a node may have at most that many unanswered requests. Replies that the
+ * node has certainly received go earlier (kr_reply_cache_prune). PURE. */
 #ifndef KR_SERVER_REPLY_CACHE_H
 #define KR_SERVER_REPLY_CACHE_H
 
@@ -34,12 +33,12 @@ struct kr_kept_reply {
 
 void kr_reply_cache_init(struct kr_reply_cache *replies);
 void kr_reply_cache_fini(struct kr_reply_cache *replies);
-/* Keeps the reply to request ID. MSG may be NULL when the reply has no fields. What comes of an OPEN or CREATE is kept
- * without the leases and the data that it granted: by the time of a repetition they may have been recalled. */
+/* Keeps the reply to request ID. MSG is NULL for a reply without fields. Replies to OPEN and CREATE are kept without
+ * leases and data: the server may have recalled them before a repetition. */
 void kr_reply_cache_keep(
 	struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg);
 const struct kr_kept_reply *kr_reply_cache_find(const struct kr_reply_cache *replies, uint64_t id);
-/* It is said again NOW: kept as long as a new one. */
+/* The reply is sent again NOW: kept as long as a new one. */
 void kr_reply_cache_again(struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id);
 /* Drops replies kept before BEFORE_NS. */
 void kr_reply_cache_prune(struct kr_reply_cache *replies, uint64_t before_ns);

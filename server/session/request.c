@@ -1,4 +1,3 @@
-/* The life of a request: see request.h. */
 #include "server/session/request.h"
 
 #include <assert.h>
@@ -8,12 +7,12 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/session/after_flush.h"
 #include "server/base/server.h"
+#include "server/export/export.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
 
-static size_t all_bytes; /* of all requests, see kr_request_bytes */
+static size_t all_bytes; /* of all requests, without data */
 
 static const struct kr_session_hooks *hooks_of(const struct kr_request *request)
 {
@@ -32,10 +31,89 @@ static struct kr_request *find(const struct kr_session *session, uint64_t id)
 	return link ? KR_CONTAINER_OF(link, struct kr_request, by_id) : NULL;
 }
 
-/* What decoding adds is less than the fields. */
+/* --- requests that a node sends behind a FLUSH (BEHIND, msgs.def) -------------------------------- */
+
+/* A request waits for the latest FLUSH of its session and file; a FLUSH waits for no request, so there are no cycles.
+ * Meanwhile the request has not begun: the node can withdraw it, and no node was asked to invalidate for it. */
+
+/* The file whose FLUSH the request waits for; NULL: none. */
+static const struct kr_fid *awaited_flush(const struct kr_request *request)
+{
+	if (request->type == KR_MSG_FSYNC && request->msg.fsync_request.flags & KR_FSYNC_BEHIND)
+		return &request->msg.fsync_request.file;
+	if (request->type == KR_MSG_SETATTR && request->msg.setattr_request.valid & KR_SET_BEHIND)
+		return &request->msg.setattr_request.file;
+	return NULL;
+}
+
+/* From the latest, which most requests follow. */
+static struct kr_request *find_flush(const struct kr_session *session, const struct kr_fid *file)
+{
+	struct kr_link *link;
+
+	for (link = session->flushes.head.prev; link != &session->flushes.head; link = link->prev) {
+		struct kr_request *flush = KR_LIST_ENTRY(link, struct kr_request, after_flush.of_flushes);
+
+		if (kr_fid_equal(&flush->msg.flush_request.file, file))
+			return flush;
+	}
+	return NULL;
+}
+
+static void leave_flush(struct kr_request *request)
+{
+	kr_list_remove(&request->wait);
+}
+
+static void note_flush(struct kr_request *request)
+{
+	if (request->type == KR_MSG_FLUSH)
+		kr_list_append(&request->session->flushes, &request->after_flush.of_flushes);
+}
+
+static void wait_for_flush(struct kr_request *request, void (*next)(struct kr_request *))
+{
+	const struct kr_fid *file = awaited_flush(request);
+	struct kr_request *flush = file ? find_flush(request->session, file) : NULL;
+
+	if (!flush) {
+		next(request);
+		return;
+	}
+	request->after_flush.next = next;
+	request->cancel = leave_flush;
+	kr_list_append(&flush->after_flush.waiting, &request->wait);
+}
+
+static void flush_answered(struct kr_request *flush, int err)
+{
+	struct kr_link *link;
+
+	kr_list_remove(&flush->after_flush.of_flushes);
+	while ((link = kr_list_pop(&flush->after_flush.waiting))) {
+		struct kr_request *request = KR_LIST_ENTRY(link, struct kr_request, wait);
+
+		request->cancel = NULL;
+		if (err && request->type == KR_MSG_SETATTR)
+			kr_request_reply(request, -EAGAIN, NULL, NULL, 0);
+		else
+			request->after_flush.next(request);
+	}
+}
+
+static void flush_dropped(struct kr_request *request)
+{
+	kr_list_remove(&request->after_flush.of_flushes);
+	while (kr_list_pop(&request->after_flush.waiting))
+		; /* withdrawn with the session, too */
+}
+
+/* --- its memory ------------------------------------------------------------------------------- */
+
+/* The arena of a decoded request is smaller than its fields. */
 static size_t own_bytes(const struct kr_request *request)
 {
-	return sizeof(*request) + request->fields_length;
+	return sizeof(*request) + request->memory.fields_length;
 }
 
 size_t kr_request_bytes(void)
@@ -45,17 +123,17 @@ size_t kr_request_bytes(void)
 
 void kr_request_unhold(struct kr_request *request)
 {
-	request->session->held -= request->held;
-	request->held = 0;
+	request->session->flow.held -= request->memory.held;
+	request->memory.held = 0;
 }
 
 static void free_request(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
 
-	assert(!request->in_pool && !kr_link_linked(&request->wait));
+	assert(!request->job.running && !kr_link_linked(&request->wait));
 	hooks_of(request)->request_ended(request);
-	kr_after_flush_drop(request);
+	flush_dropped(request);
 	hooks_of(request)->invalidation.drop(request);
 	kr_request_unhold(request);
 	all_bytes -= own_bytes(request);
@@ -63,9 +141,9 @@ static void free_request(struct kr_request *request)
 	if (request->state && request->free_state)
 		request->free_state(request->state);
 	hooks_of(request)->request_cache.over(request);
-	kr_arena_fini(&request->arena);
+	kr_arena_fini(&request->memory.arena);
 	kr_buf_put(request->data);
-	free(request->fields);
+	free(request->memory.fields);
 	free(request);
 	kr_session_put(session);
 }
@@ -74,23 +152,23 @@ static void free_request(struct kr_request *request)
 
 static void run_in_pool(uv_work_t *work)
 {
-	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
+	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 
 	hooks_of(request)->request_cache.run(request);
 }
 
 static void after_pool(uv_work_t *work, int status)
 {
-	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, work);
+	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 	struct kr_session *session = request->session;
 
-	assert(status == 0); /* nobody cancels */
+	assert(status == 0); /* nothing calls uv_cancel */
 	(void)status;
-	request->in_pool = false;
-	session->running--;
+	request->job.running = false;
+	session->flow.running--;
 	request->server->jobs--;
 	kr_session_get(session);
-	request->done(request);
+	request->job.done(request);
 	kr_session_pressure(session);
 	kr_session_put(session);
 }
@@ -99,16 +177,16 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 {
 	int err;
 
-	assert(!request->in_pool);
+	assert(!request->job.running);
 	hooks_of(request)->request_cache.begin(request);
 	request->cancel = NULL;
-	request->run = run;
-	request->done = done;
+	request->job.run = run;
+	request->job.done = done;
 	request->err = 0;
-	request->in_pool = true;
-	request->session->running++;
+	request->job.running = true;
+	request->session->flow.running++;
 	request->server->jobs++;
-	err = uv_queue_work(request->server->loop, &request->work, run_in_pool, after_pool);
+	err = uv_queue_work(request->server->loop, &request->job.work, run_in_pool, after_pool);
 	assert(err == 0);
 	(void)err;
 	kr_session_pressure(request->session);
@@ -133,7 +211,7 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	}
 	request->server->sessions->requests++;
 	kr_session_get(session);
-	kr_after_flush_answered(request, err);
+	flush_answered(request, err);
 	free_request(request);
 	kr_session_pressure(session);
 	kr_session_put(session);
@@ -167,7 +245,7 @@ void kr_request_withdraw(struct kr_request *request, bool ended)
 	if (!cancel && ended && request->hurry)
 		hurry(request);
 	if (!cancel)
-		return; /* it has begun, and will be answered as if nothing had happened */
+		return; /* it has begun: the node gets its reply */
 	request->cancel = NULL;
 	cancel(request);
 	if (ended)
@@ -183,7 +261,7 @@ static void leave_waiting(struct kr_request *request)
 	kr_list_remove(&request->wait);
 }
 
-/* Says again what was said before. */
+/* Sends a kept reply again. */
 static void repeat_reply(struct kr_session *session, const struct kr_kept_reply *kept)
 {
 	union kr_any_msg msg;
@@ -218,25 +296,25 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->connection = session->connections;
 	kr_list_append(&request->server->sessions->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
-	kr_list_init(&request->change.forgets);
-	kr_list_init(&request->repetitions);
-	kr_list_init(&request->behind);
-	kr_link_init(&request->of_flushes);
+	kr_list_init(&request->invalidation.forgets);
+	kr_list_init(&request->duplicate.repetitions);
+	kr_list_init(&request->after_flush.waiting);
+	kr_link_init(&request->after_flush.of_flushes);
 	kr_table_insert(&session->requests, &request->by_id, kr_hash_u64(request->id));
 	if (frame->header.fields_length) {
-		request->fields = kr_xmalloc(frame->header.fields_length);
-		memcpy(request->fields, frame->fields, frame->header.fields_length);
+		request->memory.fields = kr_xmalloc(frame->header.fields_length);
+		memcpy(request->memory.fields, frame->fields, frame->header.fields_length);
 	}
 	if (frame->data)
 		request->data = kr_buf_get(frame->data);
-	request->fields_length = frame->header.fields_length;
+	request->memory.fields_length = frame->header.fields_length;
 	all_bytes += own_bytes(request);
-	request->held = own_bytes(request) + (frame->data ? frame->data->length : 0);
-	session->held += request->held;
+	request->memory.held = own_bytes(request) + (frame->data ? frame->data->length : 0);
+	session->flow.held += request->memory.held;
 	return request;
 }
 
-/* Asked outside the node's queue of requests: with a number beyond those that wait there. */
+/* Requests outside the node's queue: their ids are beyond those that wait there. */
 static bool is_outside(uint16_t type)
 {
 	return type == KR_MSG_HELLO || type == KR_MSG_PING || type == KR_MSG_BACKLOG || type == KR_MSG_LIMITS;
@@ -246,9 +324,9 @@ static bool is_outside(uint16_t type)
 static bool maybe_done(struct kr_session *session, const struct kr_frame_header *header)
 {
 	if (header->flags & KR_FRAME_RESEND)
-		return session->successor && header->id < session->fresh_id;
-	if (!is_outside(header->type) && header->id < session->fresh_id)
-		session->fresh_id = header->id;
+		return session->recovery.successor && header->id < session->recovery.fresh_id;
+	if (!is_outside(header->type) && header->id < session->recovery.fresh_id)
+		session->recovery.fresh_id = header->id;
 	return false;
 }
 
@@ -259,7 +337,7 @@ static bool repetition(struct kr_session *session, const struct kr_frame_header 
 	if (!(header->flags & KR_FRAME_RESEND))
 		return false;
 	if (find(session, header->id))
-		return true; /* still at it: its reply goes to the new connection */
+		return true; /* unanswered: its reply goes to the new connection */
 	kept = kr_reply_cache_find(&session->replies, header->id);
 	if (!kept)
 		return false;
@@ -268,14 +346,14 @@ static bool repetition(struct kr_session *session, const struct kr_frame_header 
 	return true;
 }
 
-/* What only a broken or hostile peer sends; the connection cannot be trusted any more. */
+/* Frames that only a broken or hostile peer sends: the server closes the connection. */
 static const char *violation(const struct kr_session *session, const struct kr_frame_header *header)
 {
 	if (header->flags & KR_FRAME_ONEWAY)
 		return "sent a frame that nobody asked for";
 	if (!(header->flags & KR_FRAME_RESEND) && find(session, header->id))
 		return "used a request id twice";
-	if (session->requests.count + session->strays >= KR_SESSION_REQUESTS_MAX)
+	if (session->requests.count + session->callbacks.abandoned_count >= KR_SESSION_REQUESTS_MAX)
 		return "has too many unanswered requests";
 	return NULL;
 }
@@ -288,7 +366,7 @@ void kr_request_wait_for_grace(struct kr_request *request)
 
 void kr_request_handle(struct kr_request *request)
 {
-	if (!request->maybe_done || !hooks_of(request)->request_cache.settled(request))
+	if (!request->duplicate.maybe_executed || !hooks_of(request)->request_cache.settled(request))
 		request->server->handlers[request->type].handle(request);
 }
 
@@ -305,7 +383,7 @@ void kr_request_dispatch(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	kr_after_flush_wait(request, note_and_handle);
+	wait_for_flush(request, note_and_handle);
 }
 
 void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame)
@@ -328,14 +406,14 @@ void kr_request_arrived(struct kr_session *session, const struct kr_frame *frame
 		return;
 	session->server->sessions->arrived[header->type]++;
 	request = request_new(session, frame);
-	request->maybe_done = maybe_done(session, header);
-	if (kr_msg_decode(
-		    request->type, false, request->fields, header->fields_length, &request->msg, &request->arena)) {
+	request->duplicate.maybe_executed = maybe_done(session, header);
+	if (kr_msg_decode(request->type, false, request->memory.fields, header->fields_length, &request->msg,
+		    &request->memory.arena)) {
 		kr_log_debug("node %s: %s request cannot be decoded", session->name, kr_msg_name(request->type));
 		kr_request_reply(request, -EPROTO, NULL, NULL, 0);
 		return;
 	}
-	kr_after_flush_arrived(request);
+	note_flush(request);
 	err = kr_trust_restrict(session, request->type, &request->msg);
 	if (err) {
 		kr_log_debug("node %s: %s refused: %s", session->name, kr_msg_name(request->type), kr_fail_reason());

@@ -1,4 +1,3 @@
-/* The life of sessions: see session.h. */
 #include "server/session/session.h"
 
 #include <assert.h>
@@ -66,13 +65,13 @@ void kr_session_put(struct kr_session *session)
 		return;
 	assert(session->dead && session->requests.count == 0);
 	kr_table_fini(&session->requests);
-	kr_table_fini(&session->asks_by_id);
+	kr_table_fini(&session->callbacks.by_id);
 	free(session->name);
-	free(session->ring_address);
-	free(session->ring);
-	kr_key_put(session->key);
+	free(session->ring.address);
+	free(session->ring.name);
+	kr_key_put(session->trust.key);
 	kr_trust_free_groups(session);
-	kr_open_rights_fini(&session->grants);
+	kr_open_rights_fini(&session->trust.open_rights);
 	free(session);
 }
 
@@ -92,8 +91,7 @@ struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id
 {
 	struct kr_lapse lapse = {.kind = KR_LAPSE_NONE};
 
-	/* When the records of those that are awaited still are being removed it is too late: others go on before they
-	 * have reclaimed anything. */
+	/* While the server removes the records of awaited nodes it is too late: other clients go on first. */
 	if (!server->sessions->forgetting && kr_grace_awaits(&server->sessions->grace, node_id, &lapse.owner))
 		return lapse;
 	if (!kr_lapses_find(&server->sessions->lapses, node_id, &lapse))
@@ -115,27 +113,27 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	memcpy(session->node_id, hello->node_id, 16);
 	session->incarnation = hello->incarnation;
 	session->name = kr_xstrdup(hello->node_name[0] ? hello->node_name : "?");
-	session->ring_address = kr_xstrdup(hello->ring_address);
-	session->ring_port = hello->ring_port;
-	session->ring = kr_xstrdup(hello->ring);
-	randombytes_buf(session->ring_key, sizeof(session->ring_key));
-	session->reclaiming = true;
-	session->successor = hello->session != 0;
-	session->lapse = kr_session_lapse(server, session->node_id);
-	session->replay = session->unjudged = hello->flags & KR_HELLO_REPLAY;
-	if (session->replay && session->lapse.kind == KR_LAPSE_NONE)
-		session->lapse.kind = KR_LAPSE_UNKNOWN;
-	session->recorded = session->lapse.kind == KR_LAPSE_NONE;
-	session->fresh_id = UINT64_MAX;
-	session->heard_ns = session->begun_ns = kr_clock_ns();
+	session->ring.address = kr_xstrdup(hello->ring_address);
+	session->ring.port = hello->ring_port;
+	session->ring.name = kr_xstrdup(hello->ring);
+	randombytes_buf(session->ring.key, sizeof(session->ring.key));
+	session->recovery.reclaiming = true;
+	session->recovery.successor = hello->session != 0;
+	session->recovery.lapse = kr_session_lapse(server, session->node_id);
+	session->recovery.replay = session->recovery.unjudged = hello->flags & KR_HELLO_REPLAY;
+	if (session->recovery.replay && session->recovery.lapse.kind == KR_LAPSE_NONE)
+		session->recovery.lapse.kind = KR_LAPSE_UNKNOWN;
+	session->recovery.recorded = session->recovery.lapse.kind == KR_LAPSE_NONE;
+	session->recovery.fresh_id = UINT64_MAX;
+	session->expiry.heard_ns = session->expiry.begun_ns = kr_clock_ns();
 	kr_table_init(&session->requests);
 	kr_list_init(&session->flushes);
 	kr_reply_cache_init(&session->replies);
-	kr_list_init(&session->asks);
-	kr_table_init(&session->asks_by_id);
-	kr_list_init(&session->stray_asks);
-	kr_list_init(&session->stagings);
-	kr_list_init(&session->attachments);
+	kr_list_init(&session->callbacks.unanswered);
+	kr_table_init(&session->callbacks.by_id);
+	kr_list_init(&session->callbacks.abandoned);
+	kr_list_init(&session->staging.waiting);
+	kr_list_init(&session->leases.attachments);
 	kr_list_append(&server->sessions->living, &session->link);
 	kr_table_insert(&server->sessions->by_id, &session->by_id, kr_hash_u64(session->id));
 	server->sessions->count++;
@@ -174,7 +172,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	if (!session)
 		return;
-	session->heard_ns = kr_clock_ns();
+	session->expiry.heard_ns = kr_clock_ns();
 	kr_session_get(session);
 	kr_request_arrived(session, frame);
 	kr_session_pressure(session);
@@ -198,7 +196,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	if (!session)
 		return;
 	session->conn = NULL;
-	session->paused_running = session->paused_queue = false;
+	session->flow.paused_running = session->flow.paused_queue = false;
 	if (err == -EBADMSG)
 		kr_log_warn("node %s: %s: connection closed", session->name, reason);
 	else
@@ -208,7 +206,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 
 static const struct kr_conn_handler handler = {on_frame, on_drain, on_closed};
 
-/* The connection is nobody's from now on. */
+/* The session gives up its connection. */
 static void detach(struct kr_session *session)
 {
 	struct kr_conn *conn = session->conn;
@@ -217,7 +215,7 @@ static void detach(struct kr_session *session)
 		return;
 	kr_callbacks_forget(session);
 	session->conn = NULL;
-	session->paused_running = session->paused_queue = false;
+	session->flow.paused_running = session->flow.paused_queue = false;
 	kr_conn_set_context(conn, NULL);
 }
 
@@ -231,8 +229,8 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 		kr_conn_close(old, false);
 	session->conn = conn;
 	session->connections++;
-	session->sent_bytes = 0;
-	session->heard_ns = kr_clock_ns();
+	session->expiry.sent_bytes = 0;
+	session->expiry.heard_ns = kr_clock_ns();
 	kr_conn_set_handler(conn, &handler);
 	kr_conn_set_context(conn, session);
 	kr_callbacks_connected(session);
@@ -241,12 +239,12 @@ void kr_session_attach(struct kr_session *session, struct kr_conn *conn)
 
 void kr_session_reclaimed(struct kr_session *session)
 {
-	if (session->reclaiming)
-		session->claimed_ns = kr_clock_ns(); /* it flushes only now */
-	session->reclaiming = false;
-	if (!session->inheriting)
+	if (session->recovery.reclaiming)
+		session->recovery.claimed_ns = kr_clock_ns(); /* the node flushes only now */
+	session->recovery.reclaiming = false;
+	if (!session->recovery.inheriting)
 		return;
-	session->inheriting = false;
+	session->recovery.inheriting = false;
 	session->server->sessions->hooks.reclaimed(session);
 	kr_callbacks_inherited(session);
 }
@@ -264,8 +262,7 @@ bool kr_session_memory_tight(void)
 	return kr_buf_bytes_in_use() + kr_conn_queued_in_all() + kr_request_bytes() > KR_SESSION_MEMORY;
 }
 
-/* A limit that has become wider meanwhile is found out when the next request ends or the queue has drained: one of them
- * will. */
+/* When memory is no longer tight, the next end of a request or the drained queue calls this again. */
 void kr_session_pressure(struct kr_session *session)
 {
 	const bool tight = kr_session_memory_tight();
@@ -276,15 +273,15 @@ void kr_session_pressure(struct kr_session *session)
 
 	if (!session->conn)
 		return;
-	if (session->running > running_max || session->held > held_max)
-		set_pause(session, &session->paused_running, true);
-	else if (session->running < running_max / 2 && session->held < held_max / 2)
-		set_pause(session, &session->paused_running, false);
+	if (session->flow.running > running_max || session->flow.held > held_max)
+		set_pause(session, &session->flow.paused_running, true);
+	else if (session->flow.running < running_max / 2 && session->flow.held < held_max / 2)
+		set_pause(session, &session->flow.paused_running, false);
 	const size_t queued = kr_conn_queued(session->conn);
 	if (queued > queue_max)
-		set_pause(session, &session->paused_queue, true);
+		set_pause(session, &session->flow.paused_queue, true);
 	else if (queued <= KR_CONN_LOW_WATER)
-		set_pause(session, &session->paused_queue, false);
+		set_pause(session, &session->flow.paused_queue, false);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */
@@ -302,7 +299,7 @@ static bool note_id(struct kr_table_link *link, void *context)
 	return true;
 }
 
-/* Withdrawing one request can set others going or end them, so they are looked up one by one. */
+/* Withdrawing one request can start or end others, so the loop looks each up by id. */
 static void withdraw_all(struct kr_session *session)
 {
 	struct ids ids = {.items = kr_xcalloc(session->requests.count + 1, sizeof(uint64_t))};
@@ -326,7 +323,7 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	case KR_SESSION_LOST:
 		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released, %" PRIu64
 			    " unflushed bytes were there",
-			session->name, session->server->lease_ms / 1000, session->unflushed);
+			session->name, session->server->lease_ms / 1000, session->backlog.unflushed);
 		break;
 	case KR_SESSION_REPLACED:
 		kr_log_info("node %s begins anew", session->name);
@@ -336,22 +333,24 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 	}
 }
 
-/* A lapse during which the node did not get to reclaim what it holds, or to have it judged, goes on.  Nobody else may
- * take the place of one that was lost; who has left has nothing to come back for.  A replay's lapse is what its node's
- * was. */
+/* A session that ends before its node has reclaimed, or before its late bytes are judged, passes its lapse on. An
+ * expired node's place is kept for its key's owner; a node that said GOODBYE needs none. A replay keeps its node's
+ * lapse. */
 static void note_lapse(struct kr_session *session, enum kr_session_end why)
 {
 	struct kr_lapse lapse = {
 		.kind = KR_LAPSE_KNOWN, .epoch = session->server->sessions->hooks.epoch(session->server)};
 
-	if ((session->reclaiming || session->unjudged) && session->lapse.kind != KR_LAPSE_NONE)
-		lapse = session->lapse;
-	else if (session->unjudged)
+	if ((session->recovery.reclaiming || session->recovery.unjudged) &&
+		session->recovery.lapse.kind != KR_LAPSE_NONE)
+		lapse = session->recovery.lapse;
+	else if (session->recovery.unjudged)
 		lapse.kind = KR_LAPSE_UNKNOWN;
 	if (lapse.kind == KR_LAPSE_KNOWN)
 		lapse.epoch = session->server->sessions->hooks.covered_until(session, lapse.epoch);
-	if (!session->replay)
-		lapse.owner = why == KR_SESSION_LOST && session->key ? session->key->owner : (struct kr_key_owner){0};
+	if (!session->recovery.replay)
+		lapse.owner = why == KR_SESSION_LOST && session->trust.key ? session->trust.key->owner :
+									     (struct kr_key_owner){0};
 	else if (why == KR_SESSION_LEFT)
 		lapse.owner = (struct kr_key_owner){0};
 	kr_lapses_note(&session->server->sessions->lapses, session->node_id, &lapse);
@@ -383,9 +382,9 @@ static void end(struct kr_session *session, enum kr_session_end why, struct kr_s
 	kr_reply_cache_fini(&session->replies);
 	server->sessions->lost += why == KR_SESSION_LOST;
 	if (why == KR_SESSION_LOST || why == KR_SESSION_LEFT) {
-		if (session->recorded || session->recording)
+		if (session->recovery.recorded || session->recovery.recording)
 			kr_state_forget_node(server, session->node_id, NULL, NULL);
-		if (!session->replay && kr_grace_node_done(&server->sessions->grace, session->node_id))
+		if (!session->recovery.replay && kr_grace_node_done(&server->sessions->grace, session->node_id))
 			hooks->end_grace(server);
 	}
 	kr_session_put(session);
@@ -396,28 +395,28 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	end(session, why, NULL);
 }
 
-/* What was to be replayed of the session that ends goes with it: its node sends that again, and is waited for once
- * more, so that it has its turn. */
+/* Replays of the ended session are dropped. The node sends them again, so the server awaits it once more. */
 static void await_replays(const struct kr_session *session)
 {
 	static const struct kr_key_owner unknown = {0};
 
 	if (session->server->sessions->hooks.collecting_replays(session->server))
 		kr_grace_await(&session->server->sessions->grace, session->node_id,
-			session->key ? &session->key->owner : &unknown);
+			session->trust.key ? &session->trust.key->owner : &unknown);
 }
 
 void kr_session_replace(struct kr_session *session, struct kr_session *successor)
 {
 	await_replays(session);
-	successor->inheriting = true;
-	successor->inheriting_ns = session->inheriting ? session->inheriting_ns : kr_clock_ns();
-	successor->lapse.kind = KR_LAPSE_NONE;
-	successor->recorded = true;
+	successor->recovery.inheriting = true;
+	successor->recovery.inheriting_ns =
+		session->recovery.inheriting ? session->recovery.inheriting_ns : kr_clock_ns();
+	successor->recovery.lapse.kind = KR_LAPSE_NONE;
+	successor->recovery.recorded = true;
 	end(session, KR_SESSION_REPLACED, successor);
 }
 
-/* --- its node's record ------------------------------------------------------------------------ */
+/* --- the node's record ------------------------------------------------------------------------ */
 
 struct recording {
 	struct kr_session *session; /* reference */
@@ -431,8 +430,8 @@ static void recorded(void *context, int err)
 	struct recording *recording = context;
 	struct kr_session *session = recording->session;
 
-	session->recording = false;
-	session->recorded = recording->add ? !err : err != 0; /* what could not be removed is tried again */
+	session->recovery.recording = false;
+	session->recovery.recorded = recording->add ? !err : err != 0; /* the caller retries a failed removal */
 	if (recording->done)
 		recording->done(recording->context, err);
 	kr_session_put(session);
@@ -445,10 +444,10 @@ static void change_record(struct kr_session *session, bool add, void (*done)(voi
 
 	*recording =
 		(struct recording){.session = kr_session_get(session), .add = add, .done = done, .context = context};
-	session->recording = true;
+	session->recovery.recording = true;
 	if (add)
-		kr_state_add_node(session->server, session->node_id, session->key ? &session->key->owner : NULL,
-			session->name, recorded, recording);
+		kr_state_add_node(session->server, session->node_id,
+			session->trust.key ? &session->trust.key->owner : NULL, session->name, recorded, recording);
 	else
 		kr_state_forget_node(session->server, session->node_id, recorded, recording);
 }

@@ -1,4 +1,3 @@
-/* Keys, handshakes and what a key allows: see trust.h. */
 #include "server/session/trust.h"
 
 #include <errno.h>
@@ -9,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/base/options.h"
@@ -76,29 +76,28 @@ bool kr_trust_accepts(const struct kr_server *server, const struct kr_key *key)
 	return key && server->keyring && kr_keyring_find(server->keyring, key->id);
 }
 
-/* The session waits for its node, which may have another key of the same owner; until then it has no connection of any
- * kind. */
+/* The session stays without any connection until its node returns with another key of the same owner. */
 static void cut_off(struct kr_session *session)
 {
 	char description[KR_KEY_DESCRIPTION];
 
 	kr_log_warn("node %s (%s) came with %s, which is not accepted any more: its connections are closed",
 		session->name, session->conn ? kr_conn_peer(session->conn) : "not connected",
-		session->key ? kr_key_describe(session->key, description) : "no key");
+		session->trust.key ? kr_key_describe(session->trust.key, description) : "no key");
 	if (session->conn)
 		kr_conn_close(session->conn, false);
 	session->server->sessions->hooks.ring_cut(session);
 }
 
-/* Tickets are made of ring keys: with new ones no node lets anybody in, or goes to anybody, on a ticket from before.
- * The nodes get theirs with HELLO, so they have to connect again. */
+/* Ring keys make tickets, so with new ones no node accepts or uses an old ticket. HELLO carries them, so the nodes have
+ * to connect again. */
 static void renew_ring_keys(struct kr_server *server)
 {
 	struct kr_session *session;
 
 	kr_log_info("all nodes connect again, for new secrets of their ring");
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		randombytes_buf(session->ring_key, sizeof(session->ring_key));
+		randombytes_buf(session->ring.key, sizeof(session->ring.key));
 		if (session->conn)
 			kr_conn_close(session->conn, false);
 	}
@@ -110,10 +109,10 @@ static void cut_off_removed(struct kr_server *server)
 	bool node = false;
 
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (kr_trust_accepts(server, session->key))
+		if (kr_trust_accepts(server, session->trust.key))
 			continue;
 		cut_off(session);
-		node |= !kr_trust_is_user(session); /* a user's is in no ring */
+		node |= !kr_trust_is_user(session); /* a user's session is in no ring */
 	}
 	if (node)
 		renew_ring_keys(server);
@@ -140,6 +139,153 @@ void kr_trust_reload(struct kr_server *server)
 	cut_off_removed(server);
 }
 
+/* --- handshake by MUNGE (common/auth/auth_munge.h) -------------------------------------------- */
+
+/* A credential in the pool. */
+struct proof {
+	struct kr_job job;
+	struct kr_pending_conn *pending_conn;
+	uint64_t id;
+	char *credential;    /* the client's, then the server's */
+	struct kr_auth auth; /* moved from the pending connection, which waits */
+	struct kr_seal_keys keys;
+	int err;
+	char reason[256];
+};
+
+static void free_proof(struct proof *proof)
+{
+	kr_auth_fini(&proof->auth);
+	free(proof->credential);
+	sodium_memzero(proof, sizeof(*proof));
+	free(proof);
+}
+
+static int check_proof(struct proof *proof)
+{
+	const char *socket = proof->job.server->options->munge_socket;
+	uint8_t payload[KR_MUNGE_PAYLOAD], own[KR_MUNGE_PAYLOAD], random[KR_SECRET];
+	char *credential = NULL;
+	uint32_t uid = 0;
+	int err = kr_munge_decode(socket, proof->credential, &uid, payload);
+
+	randombytes_buf(random, sizeof(random));
+	if (!err)
+		err = kr_auth_munge_verify(&proof->auth, uid, payload, random, own, &proof->keys);
+	if (!err)
+		err = kr_munge_encode(socket, uid, own, &credential);
+	sodium_memzero(payload, sizeof(payload));
+	sodium_memzero(own, sizeof(own));
+	sodium_memzero(random, sizeof(random));
+	if (err)
+		return err;
+	free(proof->credential);
+	proof->credential = credential;
+	return 0;
+}
+
+static void run_proof(struct kr_job *job)
+{
+	struct proof *proof = KR_CONTAINER_OF(job, struct proof, job);
+
+	proof->err = check_proof(proof);
+	if (proof->err)
+		snprintf(proof->reason, sizeof(proof->reason), "%s", kr_fail_reason());
+}
+
+static void refuse_proof(struct proof *proof)
+{
+	struct kr_conn *conn = kr_pending_conn_take(proof->pending_conn);
+
+	if (conn) {
+		kr_log_warn("%s refused: %s", kr_conn_peer(conn), proof->reason);
+		kr_conn_reply(conn, KR_MSG_AUTH_MUNGE_PROVE, proof->id, 0, proof->err, NULL, NULL, 0);
+		kr_conn_close(conn, true);
+	}
+}
+
+static void proof_done(struct kr_job *job)
+{
+	struct proof *proof = KR_CONTAINER_OF(job, struct proof, job);
+	struct kr_pending_conn *pending_conn = proof->pending_conn;
+	struct kr_auth_munge_prove_reply reply = {.credential = proof->credential};
+
+	if (job->server->stopping || !pending_conn->conn) {
+		kr_pending_conn_take(pending_conn);
+	} else if (proof->err) {
+		refuse_proof(proof);
+	} else {
+		pending_conn->auth = proof->auth; /* moved, with its key */
+		proof->auth = (struct kr_auth){0};
+		pending_conn->busy = false;
+		kr_conn_reply(pending_conn->conn, KR_MSG_AUTH_MUNGE_PROVE, proof->id, 0, 0, &reply, NULL, 0);
+		kr_conn_seal(pending_conn->conn, &proof->keys); /* the reply was the last plain frame */
+		kr_conn_resume(pending_conn->conn);
+	}
+	free_proof(proof);
+}
+
+static void start_proof(struct kr_pending_conn *pending_conn, uint64_t id, const char *credential)
+{
+	struct proof *proof = kr_xcalloc(1, sizeof(*proof));
+
+	proof->pending_conn = pending_conn;
+	proof->id = id;
+	proof->credential = kr_xstrdup(credential);
+	proof->auth = pending_conn->auth;
+	kr_auth_init(&pending_conn->auth);
+	pending_conn->busy = true;
+	kr_conn_pause(pending_conn->conn);
+	kr_job_start(pending_conn->server, &proof->job, run_proof, proof_done);
+}
+
+static int challenge_munge(struct kr_pending_conn *pending_conn, const struct kr_auth_munge_request *request,
+	struct kr_auth_munge_reply *ret_reply)
+{
+	const uint64_t ns = kr_clock_real_ns();
+	const struct kr_time now = {.sec = (int64_t)(ns / KR_NS_PER_S), .nsec = (uint32_t)(ns % KR_NS_PER_S)};
+	struct kr_fresh fresh;
+	int err;
+
+	kr_fresh_make(&fresh);
+	err = kr_auth_munge_challenge(
+		&pending_conn->auth, kr_trust_security(pending_conn->server), request, &fresh, now, ret_reply);
+	sodium_memzero(&fresh, sizeof(fresh));
+	return err;
+}
+
+static bool handshake_munge(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
+{
+	const uint16_t type = frame->header.type;
+	struct kr_auth_munge_reply reply;
+	struct kr_arena arena = {0};
+	union kr_any_msg msg;
+	bool answered = false;
+	int err;
+
+	if (!pending_conn->server->options->munge)
+		err = kr_fail(-EOPNOTSUPP, "it comes with MUNGE, which we do not do (--munge)");
+	else if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
+		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
+	else if (type == KR_MSG_AUTH_MUNGE)
+		err = challenge_munge(pending_conn, &msg.auth_munge_request, &reply);
+	else if (pending_conn->auth.state != KR_AUTH_CHALLENGED || pending_conn->auth.key)
+		err = kr_fail(-EPROTO, "a message of the handshake came out of turn");
+	else
+		err = 0;
+	if (!err && type == KR_MSG_AUTH_MUNGE_PROVE) {
+		start_proof(pending_conn, frame->header.id, msg.auth_munge_prove_request.credential);
+		answered = true;
+	}
+	kr_arena_fini(&arena);
+	if (answered)
+		return true;
+	if (err)
+		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
+	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err ? NULL : &reply, NULL, 0);
+	return err == 0;
+}
+
 /* --- handshake -------------------------------------------------------------------------------- */
 
 static int challenge(
@@ -159,7 +305,7 @@ static int challenge(
 	return err;
 }
 
-/* Whether a pending conn of another version of the protocol speaks: AUTH begins with the range in all of them. */
+/* Tells an older protocol version: in all versions AUTH begins with the range. */
 static int cannot_decode(uint16_t type, const struct kr_frame *frame)
 {
 	struct kr_reader r;
@@ -185,6 +331,8 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 
 	if (frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY))
 		return false;
+	if (type == KR_MSG_AUTH_MUNGE || type == KR_MSG_AUTH_MUNGE_PROVE)
+		return handshake_munge(pending_conn, frame);
 	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
 		err = cannot_decode(type, frame);
 	else if (type == KR_MSG_AUTH)
@@ -196,7 +344,7 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
 	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply,
 		NULL, 0);
-	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last thing in clear */
+	if (!err && type == KR_MSG_AUTH_PROVE) /* the reply is the last plain frame */
 		kr_conn_seal(pending_conn->conn, &keys);
 	sodium_memzero(&keys, sizeof(keys));
 	return err == 0;
@@ -257,7 +405,8 @@ int kr_trust_find_groups(
 			"user known here: getent passwd %u)",
 			key->name, key->owner.uid, key->owner.uid);
 	groups = kr_xcalloc(KR_GROUPS_MAX, sizeof(*groups));
-	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) { /* more than fit: only these */
+	/* more than fit: only the first ones count */
+	if (getgrouplist(found->pw_name, found->pw_gid, groups, &count) < 0) {
 		kr_log_warn("user %s has more than %d groups: the others do not count", found->pw_name, KR_GROUPS_MAX);
 		count = KR_GROUPS_MAX;
 	}
@@ -272,41 +421,42 @@ void kr_trust_set_groups(struct kr_session *session, uint32_t *groups, uint32_t 
 {
 	struct kr_former_groups *former;
 
-	if (count == session->group_count &&
-		(count == 0 || memcmp(groups, session->groups, count * sizeof(*groups)) == 0)) {
+	if (count == session->trust.group_count &&
+		(count == 0 || memcmp(groups, session->trust.groups, count * sizeof(*groups)) == 0)) {
 		free(groups);
 		return;
 	}
-	if (session->groups) {
+	if (session->trust.groups) {
 		former = kr_xmalloc(sizeof(*former));
-		*former = (struct kr_former_groups){.next = session->former_groups, .groups = session->groups};
-		session->former_groups = former;
+		*former = (struct kr_former_groups){
+			.next = session->trust.former_groups, .groups = session->trust.groups};
+		session->trust.former_groups = former;
 	}
-	session->groups = groups;
-	session->group_count = count;
+	session->trust.groups = groups;
+	session->trust.group_count = count;
 }
 
 void kr_trust_free_groups(struct kr_session *session)
 {
-	struct kr_former_groups *former = session->former_groups, *next;
+	struct kr_former_groups *former = session->trust.former_groups, *next;
 
 	for (; former; former = next) {
 		next = former->next;
 		free(former->groups);
 		free(former);
 	}
-	free(session->groups);
+	free(session->trust.groups);
 }
 
 static bool is_member(const struct kr_session *session, uint32_t gid)
 {
-	for (uint32_t i = 0; i < session->group_count; i++)
-		if (session->groups[i] == gid)
+	for (uint32_t i = 0; i < session->trust.group_count; i++)
+		if (session->trust.groups[i] == gid)
 			return true;
 	return false;
 }
 
-/* CRED's groups are ours to change: they lie in the request's arena. */
+/* The request's arena owns CRED's groups, so they may change here. */
 static void squash(const struct kr_server_options *options, struct kr_cred *cred)
 {
 	bool all = options->squash == KR_SQUASH_ALL || (options->squash == KR_SQUASH_ROOT && cred->uid == 0);
@@ -321,28 +471,28 @@ static void squash(const struct kr_server_options *options, struct kr_cred *cred
 	squash_groups(options, (uint32_t *)(uintptr_t)cred->groups, cred->group_count);
 }
 
-/* 0, CRED is of the session's user; or -EPERM. The session's groups are squashed already. */
+/* 0 if CRED is of the session's user, else -EPERM. The session's groups are squashed already. */
 static int confine(const struct kr_session *session, struct kr_cred *cred)
 {
-	const struct kr_key *key = session->key;
+	const struct kr_key *key = session->trust.key;
 
 	if (cred->uid != key->owner.uid || !is_member(session, squash_group(session->server->options, cred->gid)))
 		return kr_fail(-EPERM, "with the key of user %u it asked as uid %u, gid %u", key->owner.uid, cred->uid,
 			cred->gid);
-	cred->groups = session->groups;
-	cred->group_count = session->group_count;
+	cred->groups = session->trust.groups;
+	cred->group_count = session->trust.group_count;
 	return 0;
 }
 
 bool kr_trust_is_user(const struct kr_session *session)
 {
-	return session->key && session->key->owner.kind == KR_KEY_USER;
+	return session->trust.key && session->trust.key->owner.kind == KR_KEY_USER;
 }
 
 bool kr_trust_confined(const struct kr_session *session)
 {
 	return session->server->options->squash != KR_SQUASH_NONE ||
-		(kr_trust_is_user(session) && session->key->owner.uid != 0);
+		(kr_trust_is_user(session) && session->trust.key->owner.uid != 0);
 }
 
 void kr_trust_cred(const struct kr_server *server, const struct kr_key *key, const uint32_t *groups, uint32_t count,
@@ -361,7 +511,7 @@ bool kr_trust_acts_as(const struct kr_session *session, struct kr_cred *ret_cred
 {
 	const struct kr_server_options *options = session->server->options;
 
-	kr_trust_cred(session->server, session->key, session->groups, session->group_count, ret_cred);
+	kr_trust_cred(session->server, session->trust.key, session->trust.groups, session->trust.group_count, ret_cred);
 	if (ret_cred->group_count)
 		return true;
 	*ret_cred = (struct kr_cred){.uid = (uint32_t)options->anon_uid, .gid = (uint32_t)options->anon_gid};
@@ -377,7 +527,7 @@ int kr_trust_restrict(struct kr_session *session, uint16_t type, void *msg)
 		err = confine(session, cred);
 	if (!err && cred)
 		squash(session->server->options, cred);
-	/* Nobody who flushes here has the privilege to keep set-id bits, whatever he says. */
+	/* A confined client may not keep set-id bits when it writes, whatever it sends. */
 	if (type == KR_MSG_FLUSH && kr_trust_confined(session))
 		((struct kr_flush_request *)msg)->clear_suid = 1;
 	return err;

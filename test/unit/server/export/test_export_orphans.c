@@ -66,7 +66,7 @@ static void a_replaced_file_lingers_if_it_is_asked(void **state)
 	fails(ENOTDIR, kr_export_rename(F.export, &root_cred, &F.root, "d", &F.root, "target", 0, 1000, &replaced));
 	assert_int_equal(orphans(), 0);
 	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "target", 0, 1000, &replaced));
-	assert_true(replaced.valid && replaced.orphaned && replaced.lingers && !replaced.gone &&
+	assert_true(replaced.valid && replaced.orphaned && replaced.delayed && !replaced.gone &&
 		kr_fid_equal(&replaced.fid, &file));
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr)); /* by who had looked it up before */
 	assert_int_equal(attr.nlink, 0);
@@ -89,11 +89,11 @@ static void a_small_file_that_is_removed_lingers_if_it_is_asked(void **state)
 	kr_export_release(F.export, &small, 1);
 	kr_export_release(F.export, &large, 1);
 	ok(kr_export_remove(F.export, &root_cred, &F.root, "large", false, 1000, &removed));
-	assert_true(removed.gone && !removed.lingers);
+	assert_true(removed.gone && !removed.delayed);
 	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "small", true, 1000, &removed));
 	assert_int_equal(orphans(), 0);
 	ok(kr_export_remove(F.export, &root_cred, &F.root, "small", false, 1000, &removed));
-	assert_true(removed.lingers && removed.orphaned && !removed.gone);
+	assert_true(removed.delayed && removed.orphaned && !removed.gone);
 	ok(kr_export_open(F.export, &root_cred, &small, KR_OPEN_READ, &attr));
 	kr_export_release(F.export, &small, 2);
 	fails(ESTALE, getattr_error(&small));
@@ -111,12 +111,12 @@ static void a_replaced_file_with_another_name_or_open_keeps_its_counts(void **st
 	kr_export_release(F.export, &file, 1);
 	make(&F.root, "source", S_IFREG | 0644);
 	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "a", 0, 1000, &replaced));
-	assert_false(replaced.lingers); /* it can be opened as it is */
+	assert_false(replaced.delayed); /* it can be opened as it is */
 	assert_int_equal(attr_of(&file).nlink, 1);
 	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
 	make(&F.root, "source", S_IFREG | 0644);
 	ok(kr_export_rename(F.export, &root_cred, &F.root, "source", &F.root, "b", 0, 1000, &replaced));
-	assert_true(replaced.lingers);
+	assert_true(replaced.delayed);
 	kr_export_release(F.export, &file, 1); /* who had it open */
 	assert_int_equal(attr_of(&file).nlink, 0);
 	kr_export_release(F.export, &file, 1);

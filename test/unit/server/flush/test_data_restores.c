@@ -402,12 +402,12 @@ static void who_waits_for_what_is_lost_is_not_counted_as_long_as_there_is_room(v
 	node_flush(c);
 	wait_until(kr_rounds_asked_by(&file->data->rounds, c->number));
 	assert_int_equal(data->replay_bytes, 20);
-	assert_int_equal(kr_session_find(&F.server, c->session)->running, 0);
+	assert_int_equal(kr_session_find(&F.server, c->session)->flow.running, 0);
 	data->replay_bytes += KR_DATA_REPLAY_BYTES - 20;
 	node_flush(d);
 	wait_until(kr_rounds_asked_by(&file->data->rounds, d->number));
 	assert_int_equal(data->replay_bytes, KR_DATA_REPLAY_BYTES);
-	assert_int_equal(kr_session_find(&F.server, d->session)->running, 1);
+	assert_int_equal(kr_session_find(&F.server, d->session)->flow.running, 1);
 	data->replay_bytes -= KR_DATA_REPLAY_BYTES - 20;
 	answer_unstable(a, false);
 	answer_unstable(b, false);
@@ -415,7 +415,7 @@ static void who_waits_for_what_is_lost_is_not_counted_as_long_as_there_is_room(v
 	assert_int_equal(c->flush_err, 0);
 	assert_int_equal(d->flush_err, 0);
 	assert_int_equal(data->replay_bytes, 0);
-	assert_int_equal(kr_session_find(&F.server, d->session)->running, 0);
+	assert_int_equal(kr_session_find(&F.server, d->session)->flow.running, 0);
 	kr_sfile_put(file);
 }
 

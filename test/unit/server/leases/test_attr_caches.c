@@ -60,36 +60,36 @@ static void holders_are_known_until_they_forgot_or_it_is_long_ago(void **state)
 	(void)state;
 	assert_true(kr_invalidation_table_grant(&table, 7, 1, table.moment, 0, 1000));
 	assert_true(kr_invalidation_table_grant(&table, 7, 2, table.moment, 0, 2000));
-	assert_true(kr_invalidation_table_others(&table, 7, 1, 2000));
-	assert_int_equal(kr_invalidation_table_begin(&table, 7, 2000), kr_note_bit(1) | kr_note_bit(2));
-	kr_invalidation_table_forgotten(&table, 7, kr_note_bit(2));
+	assert_true(kr_invalidation_table_others_cache(&table, 7, 1, 2000));
+	assert_int_equal(kr_invalidation_table_begin(&table, 7, 2000), kr_attr_cache_node_bit(1) | kr_attr_cache_node_bit(2));
+	kr_invalidation_table_answered(&table, 7, kr_attr_cache_node_bit(2));
 	kr_invalidation_table_end(&table, 7);
-	assert_false(kr_invalidation_table_others(&table, 7, 1, 2000));
-	assert_true(kr_invalidation_table_others(&table, 7, 3, 2000 + KR_ATTR_CACHE_GRANT_MS));
-	assert_false(kr_invalidation_table_others(&table, 7, 3, 2001 + KR_ATTR_CACHE_GRANT_MS));
+	assert_false(kr_invalidation_table_others_cache(&table, 7, 1, 2000));
+	assert_true(kr_invalidation_table_others_cache(&table, 7, 3, 2000 + KR_ATTR_CACHE_GRANT_MS));
+	assert_false(kr_invalidation_table_others_cache(&table, 7, 3, 2001 + KR_ATTR_CACHE_GRANT_MS));
 }
 
 static void who_is_told_is_told_once_for_each_grant(void **state)
 {
 	(void)state;
 	kr_invalidation_table_grant(&table, 7, 1, table.moment, 0, 0);
-	assert_int_equal(kr_invalidation_table_tell(&table, 7, kr_note_bit(2)), 0);
-	assert_int_equal(kr_invalidation_table_tell(&table, 7, UINT64_MAX), kr_note_bit(1));
-	assert_int_equal(kr_invalidation_table_tell(&table, 7, UINT64_MAX), 0);
-	assert_true(kr_invalidation_table_others(&table, 7, 2, 0)); /* it has not answered: others still have to ask */
+	assert_int_equal(kr_invalidation_table_notify(&table, 7, kr_attr_cache_node_bit(2)), 0);
+	assert_int_equal(kr_invalidation_table_notify(&table, 7, UINT64_MAX), kr_attr_cache_node_bit(1));
+	assert_int_equal(kr_invalidation_table_notify(&table, 7, UINT64_MAX), 0);
+	assert_true(kr_invalidation_table_others_cache(&table, 7, 2, 0)); /* it has not answered: others still have to ask */
 	kr_invalidation_table_grant(&table, 7, 1, table.moment, 0, 0);
-	assert_int_equal(kr_invalidation_table_tell(&table, 7, UINT64_MAX), kr_note_bit(1));
+	assert_int_equal(kr_invalidation_table_notify(&table, 7, UINT64_MAX), kr_attr_cache_node_bit(1));
 }
 
 static void who_makes_others_forget_is_alone_for_a_while(void **state)
 {
 	(void)state;
 	kr_invalidation_table_begin(&table, 7, 0);
-	kr_invalidation_table_rest(&table, 7, 1, 1000);
+	kr_invalidation_table_defer(&table, 7, 1, 1000);
 	kr_invalidation_table_end(&table, 7);
 	assert_true(kr_invalidation_table_grant(&table, 7, 1, table.moment, 0, 1001));
 	assert_false(kr_invalidation_table_grant(&table, 7, 2, table.moment, 0, 1001));
-	assert_true(kr_invalidation_table_grant(&table, 7, 2, table.moment, 0, 1000 + KR_ATTR_CACHE_REST_MS));
+	assert_true(kr_invalidation_table_grant(&table, 7, 2, table.moment, 0, 1000 + KR_ATTR_CACHE_DEFER_MS));
 }
 
 /* A world of nodes behind ordered channels: one slot, whose value grows with each change.  Nobody may say a value from
@@ -145,9 +145,9 @@ static void begin_change(int node, int number)
 	world.changes[number].made = false;
 	world.changes[number].node = node;
 	world.changes[number].unanswered = 0;
-	world.changes[number].asked = holders & ~kr_note_bit((uint32_t)node);
+	world.changes[number].asked = holders & ~kr_attr_cache_node_bit((uint32_t)node);
 	for (int other = 0; other < NODES; other++) {
-		if (other == node || !(holders & kr_note_bit((uint32_t)other)))
+		if (other == node || !(holders & kr_attr_cache_node_bit((uint32_t)other)))
 			continue;
 		send(other, (struct frame){INVALIDATE, 0, number});
 		world.changes[number].unanswered++;
@@ -161,12 +161,12 @@ static void go_on_with(int number)
 	if (world.changes[number].unanswered)
 		return;
 	if (!world.changes[number].made) {
-		kr_invalidation_table_forgotten(&table, 0, world.changes[number].asked);
+		kr_invalidation_table_answered(&table, 0, world.changes[number].asked);
 		world.changes[number].value = ++world.value;
 		world.changes[number].made = true;
 		return;
 	}
-	if (kr_invalidation_table_tell(&table, 0, kr_note_bit((uint32_t)node)))
+	if (kr_invalidation_table_notify(&table, 0, kr_attr_cache_node_bit((uint32_t)node)))
 		send(node, (struct frame){TELL, 0, 0});
 	kr_invalidation_table_end(&table, 0);
 	world.changes[number].used = false;
@@ -242,7 +242,7 @@ static void no_node_ever_says_what_is_older_than_what_another_has_seen(void **st
 		default:
 			receive(node);
 		}
-		table.slots[0].rest_ms = 0; /* the rest is for speed only */
+		table.buckets[0].deferred_ms = 0; /* the deferral is for speed only */
 		for (int other = 0; other < NODES; other++) {
 			if (world.noted[other] && !world.changing[other]) {
 				assert_true(world.note[other] >= world.promised);

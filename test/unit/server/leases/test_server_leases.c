@@ -151,15 +151,15 @@ static void questions_of_withdrawn_requests_count_until_they_are_answered(void *
 
 	assert_int_equal(node_call(reader, KR_MSG_CANCEL, &cancel, NULL), 0);
 	assert_int_equal(node_result(reader, cancel.request, NULL), -EINTR);
-	assert_int_equal(session->strays, 1);
-	session->strays += before;
+	assert_int_equal(session->callbacks.abandoned_count, 1);
+	session->callbacks.abandoned_count += before;
 	node_send(reader, KR_MSG_GETATTR, &getattr);
 	assert_true(node_wait_for(&f->loop, node_is_closed, reader));
-	session->strays -= before;
+	session->callbacks.abandoned_count -= before;
 	resume(reader);
 	node_reply(writer, query, &nothing);
 	settle(writer);
-	assert_int_equal(session->strays, 0);
+	assert_int_equal(session->callbacks.abandoned_count, 0);
 }
 
 static uint64_t send_fsync(struct node *node, const struct kr_fid *fid, uint8_t flags)

@@ -12,7 +12,7 @@ static struct node *in_ring(struct fixture *f, int i)
 {
 	struct node *node = joined(f, i);
 
-	kr_session_find(&f->server, node->hello.session)->ring_port = 1;
+	kr_session_find(&f->server, node->hello.session)->ring.port = 1;
 	return node;
 }
 
@@ -120,7 +120,7 @@ static void one_session_has_so_many_questions_asked_at_a_time(void **state)
 	struct kr_fid fid = create(greedy, "f", 0), mine = create(other, "mine", 0);
 	uint64_t first, second, its_own;
 
-	session->brings += KR_SESSION_PREFETCHES - 1;
+	session->staging.asked += KR_SESSION_PREFETCHES - 1;
 	first = send_stage(greedy, &fid);
 	second = send_stage(greedy, &fid);
 	settle(greedy);
@@ -140,8 +140,8 @@ static void one_session_has_so_many_questions_asked_at_a_time(void **state)
 	answer_bring(greedy, 10, 10, 100);
 	answer_bring(other, 10, 10, 100);
 	assert_int_equal(node_result(greedy, second, NULL), 0);
-	session->brings -= KR_SESSION_PREFETCHES - 1;
-	assert_int_equal(session->brings + f->server.staging->prefetches + f->server.staging->waiting, 0);
+	session->staging.asked -= KR_SESSION_PREFETCHES - 1;
+	assert_int_equal(session->staging.asked + f->server.staging->prefetches + f->server.staging->waiting, 0);
 }
 
 /* When a turn is free it is that of who has waited longest since its last. */

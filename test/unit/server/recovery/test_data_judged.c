@@ -239,7 +239,7 @@ static void who_is_made_late_while_its_reclaim_runs_has_the_file_for_itself_when
 	verdict.told = false;
 	node_ask(a, KR_MSG_RECLAIM, &reclaim, NULL, 0, note_verdict);
 	wait_until(F.server.jobs > 0);
-	kr_session_find(&F.server, a->session)->lapse =
+	kr_session_find(&F.server, a->session)->recovery.lapse =
 		(struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = F.server.files->epoch};
 	assert_int_equal(node_call(b, KR_MSG_RECLAIM, &held), 0);
 	assert_false(verdict.told);

@@ -207,7 +207,7 @@ static void what_is_behind_it_is_refused_whatever_the_session_has_open(void **st
 	refuse_five(a, b, file);
 	start_anew(file);
 	claim(a, file, 5, 0);
-	kr_session_find(&F.server, a->session)->files += KR_SESSION_FILES_MAX;
+	kr_session_find(&F.server, a->session)->leases.files += KR_SESSION_FILES_MAX;
 	assert_int_equal(replay(a, 5, &five), -EAGAIN);
 	send_replay(a, 9, &nine, 9);
 	done(a);
@@ -215,7 +215,7 @@ static void what_is_behind_it_is_refused_whatever_the_session_has_open(void **st
 	wait_until(!F.server.sessions->grace.active && all_flushed());
 	assert_int_equal(a->flush_err, -EAGAIN);
 	assert_content("file", 150, only_seven);
-	kr_session_find(&F.server, a->session)->files -= KR_SESSION_FILES_MAX;
+	kr_session_find(&F.server, a->session)->leases.files -= KR_SESSION_FILES_MAX;
 }
 
 /* What was refused is older, and A does not come before the collected are in. */

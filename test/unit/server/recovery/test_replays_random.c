@@ -173,7 +173,7 @@ static void lose_node(unsigned node)
 	story("\nLOST %s ", node_names[node]);
 	lose_session(node);
 	node_die(&F.nodes[node]);
-	session->heard_ns = 0;
+	session->expiry.heard_ns = 0;
 	kr_expiry_tick(&F.server, kr_clock_ns());
 }
 

@@ -41,10 +41,10 @@ static inline void confine(struct fixture *f, struct node *node)
 	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
 
 	assert_int_equal(
-		kr_key_new(&owner, "mallory", (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &session->key), 0);
-	session->groups = calloc(1, sizeof(*session->groups));
-	session->groups[0] = USER;
-	session->group_count = 1;
+		kr_key_new(&owner, "mallory", (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &session->trust.key), 0);
+	session->trust.groups = calloc(1, sizeof(*session->trust.groups));
+	session->trust.groups[0] = USER;
+	session->trust.group_count = 1;
 }
 
 static inline int setup_two(void **state)

@@ -146,8 +146,8 @@ static void an_interrupted_one_waits_no_longer(void **state)
 	struct kr_sfile *file;
 	struct node *node = begin(&file);
 	struct kr_session *session = kr_session_find(&F.server, node->session);
-	struct kr_request *flush = KR_LIST_ENTRY(session->flushes.head.next, struct kr_request, of_flushes);
-	struct kr_request *sync = KR_LIST_ENTRY(flush->behind.head.next, struct kr_request, wait);
+	struct kr_request *flush = KR_LIST_ENTRY(session->flushes.head.next, struct kr_request, after_flush.of_flushes);
+	struct kr_request *sync = KR_LIST_ENTRY(flush->after_flush.waiting.head.next, struct kr_request, wait);
 	struct kr_cancel_request cancel = {.request = sync->id};
 
 	(void)state;

@@ -245,8 +245,8 @@ static void a_user_has_files_staged_by_its_own_node_alone(void **state)
 	const union kr_any_msg *reply;
 	uint64_t id;
 
-	kr_session_find(&f->server, honest->hello.session)->ring_port = 1;
-	kr_session_find(&f->server, user->hello.session)->ring_port = 1;
+	kr_session_find(&f->server, honest->hello.session)->ring.port = 1;
+	kr_session_find(&f->server, user->hello.session)->ring.port = 1;
 	id = node_send(user, KR_MSG_STAGE, &(struct kr_stage_request){.file = own_file, .ms = 1});
 	node_reply(user, node_asked(user, KR_MSG_PREFETCH), &(struct kr_prefetch_reply){.done = 1});
 	assert_int_equal(node_result(user, id, &reply), 0);
@@ -378,19 +378,19 @@ static void user_has_so_many_files_in_all(struct fixture *f, struct kr_session *
 {
 	const struct kr_open_request open = {.cred = {.uid = USER, .gid = USER}, .file = *other};
 	struct kr_session *second = kr_session_find(&f->server, f->nodes[HONEST]->hello.session);
-	struct kr_key *key = second->key;
+	struct kr_key *key = second->trust.key;
 
-	second->files += KR_USER_FILES_MAX;
-	second->key = session->key; /* as if it were another one of the same user's */
-	session->files += KR_SESSION_FILES_ALWAYS;
+	second->leases.files += KR_USER_FILES_MAX;
+	second->trust.key = session->trust.key; /* as if it were another one of the same user's */
+	session->leases.files += KR_SESSION_FILES_ALWAYS;
 	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), -ENFILE);
-	session->files -= KR_SESSION_FILES_ALWAYS; /* a few each may have always */
+	session->leases.files -= KR_SESSION_FILES_ALWAYS; /* a few each may have always */
 	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), 0);
-	session->files += KR_SESSION_FILES_ALWAYS;
-	second->key = key; /* somebody else's do not count */
+	session->leases.files += KR_SESSION_FILES_ALWAYS;
+	second->trust.key = key; /* somebody else's do not count */
 	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_OPEN, &open, NULL), 0);
-	second->files -= KR_USER_FILES_MAX;
-	session->files -= KR_SESSION_FILES_ALWAYS;
+	second->leases.files -= KR_USER_FILES_MAX;
+	session->leases.files -= KR_SESSION_FILES_ALWAYS;
 	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_CLOSE,
 				 &(struct kr_close_request){.file = *other, .count = 2}, NULL),
 		0);
@@ -406,10 +406,10 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 	struct kr_create_request another = {
 		.cred = {.uid = USER, .gid = USER}, .parent = node->hello.root, .name = "another", .mode = 0600};
 
-	assert_int_equal(session->files, 2);
+	assert_int_equal(session->leases.files, 2);
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &(struct kr_close_request){.file = other, .count = 1}, NULL), 0);
-	assert_int_equal(session->files, 1);
-	session->files += KR_SESSION_FILES_MAX - 1;
+	assert_int_equal(session->leases.files, 1);
+	session->leases.files += KR_SESSION_FILES_MAX - 1;
 	assert_int_equal(open_own(node), 0);
 	assert_int_equal(node_call(node, KR_MSG_OPEN,
 				 &(struct kr_open_request){.cred = {.uid = USER, .gid = USER}, .file = other}, NULL),
@@ -418,7 +418,7 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 	assert_int_equal(node_result(node, send_lease(node, &other, KR_LEASE_READ), NULL), -ENFILE);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &(struct kr_reclaim_request){.file = other, .opens = 1}, NULL),
 		-ENFILE);
-	session->files -= KR_SESSION_FILES_MAX - 1;
+	session->leases.files -= KR_SESSION_FILES_MAX - 1;
 	user_has_so_many_files_in_all(f, session, &other);
 	attachment->opens += KR_ATTACHMENT_OPENS_MAX - 2;
 	assert_int_equal(open_own(node), -ENFILE);
@@ -433,7 +433,7 @@ static void a_session_uses_so_many_files_and_opens_each_so_often(void **state)
 
 static bool is_paused(void *context)
 {
-	return ((struct kr_session *)context)->paused_running;
+	return ((struct kr_session *)context)->flow.paused_running;
 }
 
 /* Who has much under way is not listened to until some of it is done; less is much when all together hold much memory.
@@ -451,22 +451,22 @@ static void a_session_holds_so_many_bytes_and_fewer_when_memory_is_tight(void **
 		uint64_t id;
 
 		if (i == 2) {
-			kr_key_put(session->key);
-			session->key = NULL;
+			kr_key_put(session->trust.key);
+			session->trust.key = NULL;
 		}
 		if (i == 1)
 			others = kr_buf_new(KR_SESSION_MEMORY + 1); /* never touched: it only counts */
-		assert_int_equal(session->held, 0);
-		session->held = held[i] / 2; /* a request itself counts, too */
+		assert_int_equal(session->flow.held, 0);
+		session->flow.held = held[i] / 2; /* a request itself counts, too */
 		assert_true(ping(node));
-		assert_false(session->paused_running);
-		session->held = held[i] + 1;
+		assert_false(session->flow.paused_running);
+		session->flow.held = held[i] + 1;
 		assert_true(ping(node)); /* after this it is not read from */
 		id = node_send(node, KR_MSG_PING, NULL);
 		assert_true(node_wait_for(&f->loop, is_paused, session));
 		assert_true(ping(f->nodes[HONEST]));
 		assert_false(is_answered(node, id));
-		session->held = 0;
+		session->flow.held = 0;
 		kr_session_pressure(session);
 		assert_int_equal(node_result(node, id, NULL), 0);
 	}

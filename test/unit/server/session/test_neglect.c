@@ -59,7 +59,7 @@ static void a_cut_does_not_wait_for_ever_for_one_that_connects_anew(void **state
 	uint64_t id = send_cut(f, &fid);
 
 	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0,
-		(KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+		(KR_SESSION_CALLBACK_LEASES + 1) * MOMENTS + SLACK);
 	assert_int_equal(f->server.sessions->lost, 1);
 }
 
@@ -70,7 +70,7 @@ static void nor_for_one_that_is_never_there_when_it_is_looked_for(void **state)
 	uint64_t id = send_cut(f, &fid);
 
 	assert_in_range(
-		wait_beside(f, id, look_in, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+		wait_beside(f, id, look_in, &fid, 20 * MOMENTS), 0, (KR_SESSION_CALLBACK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 /* As if there were always another MiB before the question. */
@@ -81,7 +81,7 @@ static void take_slowly(struct node *node, const struct kr_fid *fid)
 
 	(void)fid;
 	if (session)
-		session->patient_ns = kr_clock_ns();
+		session->callbacks.delivered_ns = kr_clock_ns();
 }
 
 static void nor_for_one_that_takes_its_answers_slowly(void **state)
@@ -90,8 +90,8 @@ static void nor_for_one_that_takes_its_answers_slowly(void **state)
 	struct kr_fid fid;
 	uint64_t id = send_cut(f, &fid);
 
-	assert_in_range(
-		wait_beside(f, id, take_slowly, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(wait_beside(f, id, take_slowly, &fid, 20 * MOMENTS), 0,
+		(KR_SESSION_CALLBACK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 static void a_lease_is_not_waited_for_for_ever_either(void **state)
@@ -102,7 +102,7 @@ static void a_lease_is_not_waited_for_for_ever_either(void **state)
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
 	assert_in_range(wait_beside(f, id, only_connect_anew, &fid, 20 * MOMENTS), 0,
-		(KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+		(KR_SESSION_CALLBACK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 /* --- who works -------------------------------------------------------------------------------- */
@@ -116,7 +116,7 @@ static void who_flushes_over_many_connections_may_take_its_time(void **state)
 	uint64_t id = send_lease(f->nodes[HONEST], &flush.file, KR_LEASE_READ);
 
 	node_asked(busy, KR_MSG_RECALL);
-	for (int moment = 0; moment < 3 * KR_SESSION_ASK_LEASES * MOMENTS; moment++) {
+	for (int moment = 0; moment < 3 * KR_SESSION_CALLBACK_LEASES * MOMENTS; moment++) {
 		if (moment % (MOMENTS * 3 / 4) == MOMENTS / 2) {
 			connect_anew(busy);
 			assert_int_equal(busy->hello.resumed, 1);
@@ -156,7 +156,7 @@ static void nor_is_the_size_of_one_that_cuts_it_and_answers_late(void **state)
 		assert_int_equal(node_call(hostile, KR_MSG_SETATTR, &set, NULL), 0);
 		node_reply(hostile, node_asked(hostile, KR_MSG_QUERY), &(struct kr_query_reply){0});
 	}
-	assert_in_range(moments, 2 * MOMENTS, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(moments, 2 * MOMENTS, (KR_SESSION_CALLBACK_LEASES + 1) * MOMENTS + SLACK);
 	assert_int_equal(f->server.sessions->lost, 0);
 }
 
@@ -215,7 +215,7 @@ static void cuts_of_a_session_that_has_ended_wait_for_nobody(void **state)
 	assert_int_equal(node_hello(cutter, false), 0);
 	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
 	assert_int_equal(unanswered_requests(f), 0);
-	assert_true(kr_list_empty(&session->asks));
+	assert_true(kr_list_empty(&session->callbacks.unanswered));
 	node_reply(f->nodes[HOSTILE], node_asked(f->nodes[HOSTILE], KR_MSG_RECALL), NULL); /* too late is fine */
 	assert_true(ping(f->nodes[HOSTILE]));
 }
@@ -234,9 +234,9 @@ static void questions_for_withdrawn_requests_end_with_their_session(void **state
 		assert_int_equal(node_call(asker, KR_MSG_CANCEL, &cancel, NULL), 0);
 	}
 	query = node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
-	assert_int_equal(kr_session_find(&f->server, asker->hello.session)->strays, CUTS);
+	assert_int_equal(kr_session_find(&f->server, asker->hello.session)->callbacks.abandoned_count, CUTS);
 	assert_int_equal(node_call(asker, KR_MSG_GOODBYE, NULL, NULL), 0);
-	assert_true(kr_list_empty(&session->asks));
+	assert_true(kr_list_empty(&session->callbacks.unanswered));
 	node_reply(f->nodes[HOSTILE], query, &(struct kr_query_reply){0});
 	assert_true(ping(f->nodes[HOSTILE]));
 }
@@ -276,7 +276,7 @@ static void questions_do_not_pile_up_before_one_that_takes_nothing(void **state)
 		assert_int_not_equal(kr_callback_send(session, KR_MSG_QUERY, &query, NULL, NULL), 0);
 		assert_in_range(kr_conn_queued(session->conn), 0, KR_SESSION_QUEUE_MAX + 1024);
 	}
-	assert_true(session->withheld);
+	assert_true(session->callbacks.withheld);
 	kr_conn_resume(node->conn);
 	assert_true(node_wait_for(&f->loop, all_are_taken, f));
 }

@@ -125,7 +125,7 @@ static bool waits_for_a_sync(void *context)
 	const struct wait_for_sync *wait = context;
 	const struct kr_request *request = kr_request_find(wait->session, wait->id);
 
-	return request && request->committed && !request->in_pool;
+	return request && request->effect.committed && !request->job.running;
 }
 
 /* Before the cut is made what nodes could bring back is synced, and meanwhile the session ends. */

@@ -98,7 +98,7 @@ static void who_comes_after_one_with_unjudged_bytes_is_late(void **state)
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
 	for (int unjudged = 0; unjudged < 2; unjudged++) {
-		kr_session_find_node_id(&f->server, node->node_id)->unjudged = unjudged;
+		kr_session_find_node_id(&f->server, node->node_id)->recovery.unjudged = unjudged;
 		node_disconnect(node);
 		assert_int_equal(node_hello(node, false), 0);
 		assert_int_equal(node->hello.late, unjudged);
@@ -148,13 +148,13 @@ static void what_a_node_says_of_its_backlog_stays_with_its_session(void **state)
 	assert_true(node->hello.may & KR_FEATURE_BACKLOG);
 	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
 	session = kr_session_find(&f->server, node->hello.session);
-	assert_int_equal(session->unflushed, 10);
-	assert_int_equal(session->refused, 3);
-	assert_int_equal(kr_session_find(&f->server, f->nodes[1]->hello.session)->unflushed, 0);
+	assert_int_equal(session->backlog.unflushed, 10);
+	assert_int_equal(session->backlog.refused, 3);
+	assert_int_equal(kr_session_find(&f->server, f->nodes[1]->hello.session)->backlog.unflushed, 0);
 	backlog = (struct kr_backlog_request){.unflushed = UINT64_MAX, .refused = UINT64_MAX};
 	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
-	assert_int_equal(session->unflushed, INT64_MAX);
-	assert_int_equal(session->refused, INT64_MAX);
+	assert_int_equal(session->backlog.unflushed, INT64_MAX);
+	assert_int_equal(session->backlog.refused, INT64_MAX);
 }
 
 static void an_open_file_outlives_its_name(void **state)

@@ -22,8 +22,8 @@ static void nor_is_its_file_s_size_that_it_knows(void **state)
 	uint64_t id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = fid});
 
 	node_asked(f->nodes[HOSTILE], KR_MSG_QUERY);
-	assert_in_range(
-		wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0, (KR_SESSION_ASK_LEASES + 1) * MOMENTS + SLACK);
+	assert_in_range(wait_beside(f, id, begin_anew, &fid, 20 * MOMENTS), 0,
+		(KR_SESSION_CALLBACK_LEASES + 1) * MOMENTS + SLACK);
 }
 
 static void who_inherits_a_lease_and_reclaims_nothing_does_not_keep_it(void **state)
@@ -70,7 +70,7 @@ static struct kr_session *heir_of(struct fixture *f, const struct kr_fid *fid, u
 	node->asked_count = node->answer_count = 0;
 	assert_int_equal(node_hello(node, false), 0);
 	session = kr_session_find(&f->server, node->hello.session);
-	assert_true(session->inheriting);
+	assert_true(session->recovery.inheriting);
 	if (ret_id)
 		*ret_id = node_send(f->nodes[HONEST], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = *fid});
 	return session;
@@ -99,7 +99,7 @@ static void who_recovers_for_long_and_is_asked_only_then_has_its_time_to_answer(
 	uint64_t id;
 
 	heir_of(f, &fid, &id);
-	pass_leases(f, 2 * (KR_SESSION_ASK_LEASES + 2));
+	pass_leases(f, 2 * (KR_SESSION_CALLBACK_LEASES + 2));
 	recover(f->nodes[HOSTILE], &fid);
 	pass_leases(f, 1);
 	answer_size(f, id);
@@ -178,7 +178,7 @@ static void replay(struct node *node, const struct kr_fid *fid)
 
 	(void)fid;
 	if (session)
-		session->replayed_ns = kr_clock_ns();
+		session->recovery.replayed_ns = kr_clock_ns();
 	answer_stable(node);
 }
 
@@ -295,7 +295,7 @@ static void who_has_inherited_no_lease_owes_none(void **state)
 	attachment = kr_attachment_find(file, kr_session_find(&f->server, node->hello.session));
 	assert_int_equal(attachment->owed_size_ns, 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	pass_leases(f, 2 * (KR_SESSION_ASK_LEASES + 1));
+	pass_leases(f, 2 * (KR_SESSION_CALLBACK_LEASES + 1));
 	assert_int_equal(node_call(f->nodes[HONEST], KR_MSG_RETURN,
 				 &(struct kr_return_request){.file = fid, .kinds = KR_LEASE_WRITE}, NULL),
 		0);

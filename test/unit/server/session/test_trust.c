@@ -2,6 +2,7 @@
 #include "test/unit/server/session/trust_fixture.h"
 
 #include "common/auth/pair_conn.h"
+#include "server/flush/hop.h"
 #include "server/flush/data_state.h"
 
 /* --- who is let in --- */
@@ -26,7 +27,7 @@ static void who_has_a_key_gets_a_session(void **state)
 	struct node *node = joined(f, 0, KEY_NODE);
 
 	assert_int_equal(make_directory(node, "d", 0, 0), 0);
-	assert_int_equal(kr_session_find(&f->server, node->hello.session)->key->owner.kind, KR_KEY_NODE);
+	assert_int_equal(kr_session_find(&f->server, node->hello.session)->trust.key->owner.kind, KR_KEY_NODE);
 }
 
 static void an_unknown_key_is_refused_and_its_connection_ends(void **state)
@@ -87,8 +88,8 @@ static void a_session_goes_on_with_another_key_of_its_owner(void **state)
 	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.resumed, 1);
-	assert_memory_equal(
-		kr_session_find(&f->server, node->hello.session)->key->id, f->keys[KEY_OTHER_NODE]->id, KR_KEY_ID);
+	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->trust.key->id,
+		f->keys[KEY_OTHER_NODE]->id, KR_KEY_ID);
 }
 
 static void a_session_is_not_taken_over_with_somebody_elses_key(void **state)
@@ -217,7 +218,7 @@ static void who_leaves_a_group_has_it_until_the_next_handshake(void **state)
 		skip();
 	joined_group = NOBODY_HERE;
 	node = joined(f, 0, KEY_USER);
-	borrowed = kr_session_find(&f->server, node->hello.session)->groups; /* as a request that runs does */
+	borrowed = kr_session_find(&f->server, node->hello.session)->trust.groups; /* as a request that runs does */
 	first = borrowed[0];
 	assert_int_not_equal(make_directory(node, "group", self->pw_uid, NOBODY_HERE), -EPERM);
 	joined_group = 0;
@@ -244,11 +245,11 @@ static void the_server_knows_a_users_groups_best(void **state)
 	msg.make_request.cred =
 		(struct kr_cred){.uid = self->pw_uid, .gid = self->pw_gid, .groups = claimed, .group_count = 2};
 	assert_int_equal(kr_trust_restrict(session, KR_MSG_MAKE, &msg), 0);
-	assert_ptr_equal(msg.make_request.cred.groups, session->groups);
-	assert_int_equal(msg.make_request.cred.group_count, session->group_count);
-	assert_int_equal(session->groups[0], self->pw_gid);
-	for (uint32_t i = 0; i < session->group_count; i++)
-		assert_int_not_equal(session->groups[i], NOBODY_HERE);
+	assert_ptr_equal(msg.make_request.cred.groups, session->trust.groups);
+	assert_int_equal(msg.make_request.cred.group_count, session->trust.group_count);
+	assert_int_equal(session->trust.groups[0], self->pw_gid);
+	for (uint32_t i = 0; i < session->trust.group_count; i++)
+		assert_int_not_equal(session->trust.groups[i], NOBODY_HERE);
 }
 
 /* --- what who may learn of others --- */
@@ -373,7 +374,7 @@ static void a_user_has_so_many_sessions_in_all(void **state)
 		assert_int_equal(show(nodes[i], f->keys[KEY_USER]), 0);
 		assert_int_equal(node_hello(nodes[i], false), i < ALL ? 0 : -EUSERS);
 		if (i < ALL)
-			snprintf(kr_session_find(&f->server, nodes[i]->hello.session)->host, 64, "10.0.0.%d", i);
+			snprintf(kr_session_find(&f->server, nodes[i]->hello.session)->trust.host, 64, "10.0.0.%d", i);
 	}
 	joined(f, 0, KEY_NODE);
 	for (int i = 0; i <= ALL; i++)
@@ -459,8 +460,8 @@ static void open_hop(struct fixture *f, struct node *node, struct hop *hop)
 	char host[64];
 
 	*hop = (struct hop){0};
-	memcpy(self.ring_key, session->ring_key, sizeof(self.ring_key));
-	assert_true(kr_data_hop(f->server.data, session, 0, host, &to));
+	memcpy(self.ring_key, session->ring.key, sizeof(self.ring_key));
+	assert_true(kr_hop_address_of(f->server.data, session, 0, host, &to));
 	uv_ip4_addr("127.0.0.1", kr_listen_port(&f->server), &address);
 	assert_int_equal(kr_conn_connect(&f->loop, (struct sockaddr *)&address, &handler, hop, &hop->conn), 0);
 	kr_pair_open(hop->conn, &to, &self, on_hop_opened, hop);
@@ -502,9 +503,9 @@ static void a_node_key_that_is_taken_away_makes_all_ring_keys_anew(void **state)
 
 	joined(f, 1, KEY_USER);
 	joined(f, 2, KEY_NODE);
-	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring_key, sizeof(before));
+	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring.key, sizeof(before));
 	take_away(f, KEY_NODE);
-	assert_memory_not_equal(kr_session_find(&f->server, node->hello.session)->ring_key, before, sizeof(before));
+	assert_memory_not_equal(kr_session_find(&f->server, node->hello.session)->ring.key, before, sizeof(before));
 	assert_closed(f, node); /* and so it gets the new one */
 	assert_int_equal(show(node, f->keys[KEY_OTHER_NODE]), 0);
 	assert_int_equal(node_hello(node, true), 0);
@@ -517,10 +518,10 @@ static void a_user_key_that_is_taken_away_disturbs_nobody(void **state)
 	struct node *node = joined(f, 0, KEY_NODE), *user = joined(f, 1, KEY_USER);
 	uint8_t before[KR_RING_KEY];
 
-	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring_key, sizeof(before));
+	memcpy(before, kr_session_find(&f->server, node->hello.session)->ring.key, sizeof(before));
 	take_away(f, KEY_USER);
 	assert_closed(f, user);
-	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->ring_key, before, sizeof(before));
+	assert_memory_equal(kr_session_find(&f->server, node->hello.session)->ring.key, before, sizeof(before));
 	assert_int_equal(make_directory(node, "d", 0, 0), 0);
 }
 

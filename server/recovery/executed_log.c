@@ -1,0 +1,389 @@
+/* The record of executed requests: see executed_log.h.
+ *
+ * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
+ * half a key.  So is what is written of a turn.
+ */
+#include "server/recovery/executed_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/base/fail.h"
+#include "common/base/log.h"
+#include "common/base/table.h"
+#include "common/base/util.h"
+#include "server/export/intent.h"
+
+struct slot {
+	struct kr_executed_key key;
+	uint64_t value;
+	int32_t err;
+	uint16_t phase;
+	uint16_t again;  /* it was sent before it was begun here: says nothing of those that its node sent after it */
+	uint64_t number; /* ascends with every slot used */
+	uint64_t before; /* of its turn */
+};
+_Static_assert(sizeof(struct slot) == 64, "slots are 64 bytes");
+
+/* A change of names whose turn has come.  It counts for the slot with its key if that is in the phase INTENT. */
+struct turn {
+	uint32_t valid;
+	uint32_t phase; /* of the slot, before */
+	struct kr_executed_key key;
+	uint64_t before, other;
+	uint32_t kind, type;
+	struct kr_fid parent, new_parent;
+	char name[KR_NAME_MAX + 1], new_name[KR_NAME_MAX + 1];
+};
+
+/* Of what the phases mean, and what follows the slots. */
+static const uint8_t format[16] = "kairan turns 4";
+
+struct kr_executed {
+	pthread_mutex_t lock;
+	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the
+			   slots */
+	struct slot *slots;
+	struct turn *turns; /* behind the slots */
+	uint64_t last;      /* number */
+	/* Where the keys are: by hash the slot that has got its key last, and by slot the one before with the same
+	 * hash; + 1, 0: none. */
+	uint32_t latest[KR_EXECUTED_SLOTS], earlier[KR_EXECUTED_SLOTS];
+	bool inherited;
+};
+
+enum {
+	SLOTS_LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot),
+	LENGTH = SLOTS_LENGTH + KR_EXECUTED_INTENTS * sizeof(struct turn),
+};
+
+static int map(struct kr_executed *executed, int dir)
+{
+	KR_AUTO_FD int fd = openat(dir, "executed", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	int err;
+
+	if (fd < 0)
+		return kr_fail_errno(-errno, "cannot open 'executed' in the state directory");
+	/* All its space now: a store into a hole of a full disk would be the end. */
+	err = posix_fallocate(fd, 0, LENGTH);
+	if (err)
+		return kr_fail_errno(-err, "cannot make 'executed' in the state directory");
+	executed->bytes = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (executed->bytes == MAP_FAILED) {
+		executed->bytes = NULL;
+		return kr_fail_errno(-errno, "cannot map 'executed' in the state directory");
+	}
+	return 0;
+}
+
+/* What its boot id and format say; 0s when it is new. */
+static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_id[16])
+{
+	static const uint8_t none[16];
+	const uint8_t *there = executed->bytes + 16;
+
+	if (memcmp(executed->bytes, boot_id, 16) != 0)
+		return false;
+	if (memcmp(there, format, sizeof(format)) == 0)
+		return true;
+	if (memcmp(there, none, sizeof(none)) != 0)
+		kr_log_warn("'executed' in the state directory is of another version of kairand: "
+			    "what that has executed is forgotten");
+	return false;
+}
+
+/* --- keys ------------------------------------------------------------------------------------- */
+
+static size_t place(const struct kr_executed_key *key)
+{
+	return kr_hash_bytes(key, sizeof(*key)) % KR_EXECUTED_SLOTS;
+}
+
+static uint32_t index_of(const struct kr_executed *executed, const struct slot *slot)
+{
+	return (uint32_t)(slot - executed->slots);
+}
+
+static void add_key(struct kr_executed *executed, const struct slot *slot)
+{
+	uint32_t *latest = &executed->latest[place(&slot->key)];
+
+	executed->earlier[index_of(executed, slot)] = *latest;
+	*latest = index_of(executed, slot) + 1;
+}
+
+/* Nothing if it has not been added. */
+static void remove_key(struct kr_executed *executed, const struct slot *slot)
+{
+	uint32_t *at = &executed->latest[place(&slot->key)];
+
+	while (*at && *at != index_of(executed, slot) + 1)
+		at = &executed->earlier[*at - 1];
+	if (*at)
+		*at = executed->earlier[*at - 1];
+}
+
+/* From the oldest on. */
+static void add_all_keys(struct kr_executed *executed)
+{
+	for (uint64_t i = 1; i <= KR_EXECUTED_SLOTS; i++) {
+		const struct slot *slot = &executed->slots[(executed->last + i) % KR_EXECUTED_SLOTS];
+
+		if (slot->phase != KR_EXECUTED_UNKNOWN)
+			add_key(executed, slot);
+	}
+}
+
+/* The latest. */
+static struct slot *find(const struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	for (uint32_t i = executed->latest[place(key)]; i; i = executed->earlier[i - 1]) {
+		struct slot *slot = &executed->slots[i - 1];
+
+		if (slot->phase != KR_EXECUTED_UNKNOWN && memcmp(&slot->key, key, sizeof(*key)) == 0)
+			return slot;
+	}
+	return NULL;
+}
+
+/* --- life ------------------------------------------------------------------------------------- */
+
+int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed)
+{
+	struct kr_executed *executed = kr_xcalloc(1, sizeof(*executed));
+	int err = map(executed, dir);
+
+	if (err) {
+		free(executed);
+		return err;
+	}
+	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
+	executed->turns = (struct turn *)(void *)(executed->bytes + SLOTS_LENGTH);
+	pthread_mutex_init(&executed->lock, NULL);
+	executed->inherited = is_inherited(executed, boot_id);
+	if (!executed->inherited) {
+		memset(executed->bytes, 0, LENGTH);
+		memcpy(executed->bytes + 16, format, sizeof(format));
+		memcpy(executed->bytes, boot_id, 16);
+	}
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++)
+		executed->last = KR_MAX(executed->last, executed->slots[i].number);
+	add_all_keys(executed);
+	*ret_executed = executed;
+	return 0;
+}
+
+void kr_executed_close(struct kr_executed *executed)
+{
+	if (!executed)
+		return;
+	munmap(executed->bytes, LENGTH);
+	pthread_mutex_destroy(&executed->lock);
+	free(executed);
+}
+
+static void set_phase(struct slot *slot, enum kr_executed_phase phase)
+{
+	__atomic_store_n(&slot->phase, (uint16_t)phase, __ATOMIC_SEQ_CST);
+}
+
+static void begin(
+	struct kr_executed *executed, const struct kr_executed_key *key, bool again, enum kr_executed_phase phase)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	struct slot *slot = find(executed, key);
+
+	if (slot && slot->phase == KR_EXECUTED_INTENT)
+		return;
+	slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
+	remove_key(executed, slot);
+	set_phase(slot, KR_EXECUTED_UNKNOWN);
+	slot->key = *key;
+	add_key(executed, slot);
+	slot->number = executed->last;
+	slot->again = again;
+	set_phase(slot, phase);
+}
+
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	begin(executed, key, false, KR_EXECUTED_BEGUN);
+}
+
+void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful)
+{
+	begin(executed, key, true, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
+}
+
+/* --- turns ------------------------------------------------------------------------------------ */
+
+static void set_valid(struct turn *turn, bool valid)
+{
+	__atomic_store_n(&turn->valid, valid, __ATOMIC_SEQ_CST);
+}
+
+static void write_turn(struct kr_executed *executed, const struct slot *slot, const struct kr_intent_change *change)
+{
+	struct turn *turn = executed->turns;
+
+	while (turn < executed->turns + KR_EXECUTED_INTENTS && turn->valid)
+		turn++;
+	if (turn == executed->turns + KR_EXECUTED_INTENTS)
+		return;
+	*turn = (struct turn){.phase = slot->phase,
+		.key = slot->key,
+		.before = change->before,
+		.other = change->other,
+		.kind = change->kind,
+		.type = change->type,
+		.parent = *change->parent};
+	snprintf(turn->name, sizeof(turn->name), "%s", change->name);
+	if (change->new_parent) {
+		turn->new_parent = *change->new_parent;
+		snprintf(turn->new_name, sizeof(turn->new_name), "%s", change->new_name);
+	}
+	set_valid(turn, true);
+}
+
+static void clear_turn(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	for (struct turn *turn = executed->turns; turn < executed->turns + KR_EXECUTED_INTENTS; turn++)
+		if (turn->valid && memcmp(&turn->key, key, sizeof(*key)) == 0)
+			set_valid(turn, false);
+}
+
+/* What belongs to a phase is stored before it, and given up after. */
+void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	struct slot *slot = find(executed, key);
+
+	if (slot) {
+		slot->err = err;
+		slot->value = value;
+		set_phase(slot, KR_EXECUTED_DONE);
+	}
+	clear_turn(executed, key);
+}
+
+void kr_executed_intent(
+	struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	struct slot *slot = find(executed, key);
+
+	if (!slot)
+		return;
+	write_turn(executed, slot, change);
+	slot->before = change->before;
+	set_phase(slot, KR_EXECUTED_INTENT);
+}
+
+void kr_executed_no_intent(
+	struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	struct slot *slot = find(executed, key);
+
+	if (slot)
+		set_phase(slot, phase);
+	clear_turn(executed, key);
+}
+
+static void settle(struct slot *slot, const struct turn *turn, enum kr_executed_phase verdict, uint64_t value)
+{
+	if (verdict == KR_EXECUTED_DONE) {
+		slot->err = 0;
+		slot->value = value;
+		set_phase(slot, KR_EXECUTED_DONE);
+	} else {
+		set_phase(slot, (enum kr_executed_phase)turn->phase);
+	}
+}
+
+/* They are given up only when all are settled: who is killed in between finds them again, and nothing else has changed
+ * then. */
+void kr_executed_settle(struct kr_executed *executed,
+	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value),
+	void *context)
+{
+	struct turn *turn, *end = executed->turns + KR_EXECUTED_INTENTS;
+	KR_SCOPED_LOCK(&executed->lock);
+
+	for (turn = executed->turns; turn < end; turn++) {
+		struct kr_intent_change change = {.kind = (enum kr_intent_kind)turn->kind,
+			.type = turn->type,
+			.parent = &turn->parent,
+			.name = turn->name,
+			.before = turn->before,
+			.other = turn->other,
+			.new_parent = &turn->new_parent,
+			.new_name = turn->new_name};
+		struct slot *slot = turn->valid ? find(executed, &turn->key) : NULL;
+		enum kr_executed_phase verdict = KR_EXECUTED_INTENT;
+		uint64_t value = 0;
+
+		if (slot && slot->phase == KR_EXECUTED_INTENT)
+			verdict = judge(context, &change, &value);
+		if (verdict != KR_EXECUTED_INTENT)
+			settle(slot, turn, verdict, value);
+	}
+	for (turn = executed->turns; turn < end; turn++)
+		set_valid(turn, false);
+}
+
+bool kr_executed_inherited(const struct kr_executed *executed)
+{
+	return executed->inherited;
+}
+
+bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+
+	if (executed->last < KR_EXECUTED_SLOTS)
+		return true;
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
+		const struct slot *slot = &executed->slots[i];
+		const struct kr_executed_key *other = &slot->key;
+
+		if (slot->phase != KR_EXECUTED_UNKNOWN && !slot->again && other->request < key->request &&
+			other->incarnation == key->incarnation &&
+			memcmp(other->node_id, key->node_id, sizeof(key->node_id)) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+
+	for (int i = 0; i < KR_EXECUTED_SLOTS; i++) {
+		const struct slot *slot = &executed->slots[i];
+
+		if (slot->phase == KR_EXECUTED_DONE && !slot->err && slot->value == value &&
+			memcmp(&slot->key, key, sizeof(*key)) != 0)
+			return true;
+	}
+	return false;
+}
+
+enum kr_executed_phase kr_executed_find(
+	struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err, uint64_t *ret_value)
+{
+	KR_SCOPED_LOCK(&executed->lock);
+	const struct slot *slot = find(executed, key);
+
+	if (!slot)
+		return KR_EXECUTED_UNKNOWN;
+	*ret_err = slot->err;
+	*ret_value = slot->phase == KR_EXECUTED_INTENT ? slot->before : slot->value;
+	return (enum kr_executed_phase)slot->phase;
+}

@@ -1,0 +1,74 @@
+/* Which requests were executed, remembered beyond the end of the process.  So the next instance (or the node's next
+ * session) does not run one again whose answer was lost, when others may have built on its effect.  Nor is one that was
+ * not executed taken for done because another has done the same.
+ *
+ * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for
+ * one boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any
+ * thread.
+ *
+ * Beside them the file says what each running change of names does.  It does so from before the phase INTENT until after
+ * the change is over.  So who finds the phase INTENT at the start finds that, too, and can
+ * look what has become of it (kr_executed_settle).
+ */
+#ifndef KR_SERVER_EXECUTED_LOG_H
+#define KR_SERVER_EXECUTED_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kr_executed;
+struct kr_intent_change;
+
+/* TURNS: more than there are threads that change names.  Of one beyond them is not known what it did. */
+enum { KR_EXECUTED_SLOTS = 16384, KR_EXECUTED_INTENTS = 64 };
+
+enum kr_executed_phase {
+	KR_EXECUTED_UNKNOWN, /* never begun, or forgotten */
+	KR_EXECUTED_BEGUN, /* begun, and the process ended before it was done: it may have happened or not, but what has
+			      turns has not */
+	KR_EXECUTED_DONE,
+	KR_EXECUTED_DOUBT,  /* as UNKNOWN, when it was begun */
+	KR_EXECUTED_INTENT, /* its turn had come (intent.h), and nobody could tell at the start whether it has happened;
+			     * nothing has after it in its instance, in the same directory */
+};
+
+struct kr_executed_key {
+	uint8_t node_id[16];
+	uint64_t incarnation; /* of the node's daemon: request ids ascend within one */
+	uint64_t request;
+};
+
+/* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID, or of another version of kairand. 0 or
+ * -errno with a reason. */
+int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);
+void kr_executed_close(struct kr_executed *executed);
+/* KEY is about to be executed.  In the turn that it had it stays. */
+void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
+/* ... and was sent before. DOUBTFUL: it may have been executed then, which is not remembered. */
+void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful);
+/* KEY's turn for CHANGE has come.  And it is over without an effect: it is in PHASE again, as it was before. */
+void kr_executed_intent(
+	struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change);
+void kr_executed_no_intent(
+	struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
+/* What a former instance ended in the turns of.  JUDGE, for each: DONE, and *RET_VALUE is part of its answer; BEGUN: it
+ * has not been made, as if its turn had not come; TURN: nobody can tell.  To be called once, before anything is
+ * executed: what is not settled then is given up. Borrows CONTEXT. */
+void kr_executed_settle(struct kr_executed *executed,
+	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value),
+	void *context);
+/* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
+void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
+/* Whether KEY, which is not found, cannot have been forgotten since the memory began: no record has been overwritten,
+ * or there is one of an earlier request of the same node, begun when it came for the first time.  The record of KEY
+ * would have been overwritten after that one. */
+bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key);
+/* Whether the memory goes back to a former instance: false when it was new, or of another boot, at kr_executed_open. */
+bool kr_executed_inherited(const struct kr_executed *executed);
+/* Whether another request than KEY has been executed with VALUE. */
+bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value);
+/* *RET_VALUE: of kr_executed_end, or kr_executed_intent. */
+enum kr_executed_phase kr_executed_find(
+	struct kr_executed *executed, const struct kr_executed_key *key, int *ret_err, uint64_t *ret_value);
+
+#endif
