@@ -7,7 +7,7 @@
 
 #include "common/base/fail.h"
 
-/* A number at *AT, behind which *AT is afterwards. */
+/* Parses a number at *AT and moves *AT behind it. */
 static int parse_number(const char **at, unsigned long *ret_number)
 {
 	char *end;

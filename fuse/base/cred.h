@@ -1,4 +1,4 @@
-/* Who a program is, for requests that outlive the thread which learned it. */
+/* A program's identity, for requests that outlive the thread which learned it. */
 #ifndef KR_FUSE_CRED_H
 #define KR_FUSE_CRED_H
 

@@ -22,7 +22,7 @@
 #include "fuse/base/options.h"
 
 enum { ID_BYTES = 16, IDENTITY_MAX = 8192, SECTOR = 512 };
-/* How long a daemon may take to notice that its mount has ended, and, after its drain timeout, to go. */
+/* The time that a daemon may take to notice the end of its mount, and, after its drain timeout, to end. */
 enum { NOTICE_MS = 2000, LEAVE_MS = 5000, LOOK_MS = 20 };
 
 struct kr_local {
@@ -40,7 +40,7 @@ static bool from_hex(const char *text, uint8_t *bytes, size_t length)
 	return text && kr_hex_parse(text, bytes, length) == length;
 }
 
-/* A directory of ours that nobody else can have put there; made if it is not there. */
+/* Opens a directory of this user that no other user can have put there; makes it if it is missing. */
 static int make_private(const char *path)
 {
 	struct stat stat;
@@ -72,7 +72,7 @@ static int default_path(const struct kr_mount_options *options, struct kr_local 
 	return make_private(local->path);
 }
 
-/* Somebody who may make names where the local directory lies could lead us anywhere. */
+/* A user who may make names in the directory above could lead the daemon anywhere by a symbolic link. */
 static int check_link(const char *path)
 {
 	struct stat stat;
@@ -99,8 +99,8 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	if (!local->made && errno != EEXIST)
 		return kr_fail_errno(-errno, "cannot make local directory %s%s", local->path,
 			errno == ENOENT ? " (is the disk mounted? what it lies in is not made here)" : "");
-	/* Also root needs that: the mount gives up the right to write into others' directories, and a journal is
-	 * believed. */
+	/* Root, too, must own the directory: the mount gives up the right to write into directories of others, and the
+	 * daemon trusts the journal. */
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid() && options->replay)
 		return kr_fail(-EPERM,
 			"%s belongs to user %u: replay it as that user, with a key of that user; what it holds is that user's word",
@@ -112,7 +112,7 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	return 0;
 }
 
-/* What to do about a directory that is not ours alone: the bytes of one that has been used are in no other. */
+/* The advice for a directory that is not this user's alone.  A used one holds bytes that no other has. */
 static const char *advice(const struct kr_local *local, const char *if_new)
 {
 	return faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ?
@@ -120,8 +120,9 @@ static const char *advice(const struct kr_local *local, const char *if_new)
 		if_new;
 }
 
-/* Whoever can write to it, or has put there what we use, could take the journal away, or have another one sent in
- * everybody's name.  What lies above it is its owner's to protect. */
+/* A user who can write to the directory, or has put files there, could take the journal away.  Or that user could make
+ * the daemon send a forged journal, in the name of all users.  The owner of the directories above must protect those.
+ */
 static int check_ours(const struct kr_local *local)
 {
 	static const char *const names[] = {"journal", "cache", "identity", "lock"};
@@ -147,7 +148,7 @@ static int check_ours(const struct kr_local *local)
 	return 0;
 }
 
-/* What lies below the mount point would be hidden by the mount, and be asked for through it. */
+/* The mount would hide what lies below the mount point, and the daemon would ask itself for it. */
 static int check_place(const struct kr_mount_options *options, const struct kr_local *local)
 {
 	KR_AUTO_FREE char *path = realpath(local->path, NULL);
@@ -203,7 +204,7 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 
 void kr_local_leaving(struct kr_local *local)
 {
-	(void)!pwrite(local->lock_fd, "leaving\n", 8, 0); /* without it they wait less */
+	(void)!pwrite(local->lock_fd, "leaving\n", 8, 0); /* without it other mounts wait for less time */
 }
 
 static int take_lock(struct kr_local *local, uint64_t drain_ms)
@@ -214,8 +215,8 @@ static int take_lock(struct kr_local *local, uint64_t drain_ms)
 	return wait_for_lock(local, drain_ms);
 }
 
-/* The disk is full, perhaps of the journal that this start is to drain: the new text goes over the old one, where it
- * needs no room.  Within a sector, so that a loss of power leaves the one or the other. */
+/* The disk is full, perhaps of the journal that this start must drain.  So the new text goes over the old one, which
+ * needs no room.  The text fits in a sector: a loss of power leaves the old or the new one. */
 static int overwrite_identity(const struct kr_local *local, const char *text, int err)
 {
 	KR_AUTO_FD int fd = openat(local->fd, "identity", O_WRONLY | O_CLOEXEC | O_NOFOLLOW);

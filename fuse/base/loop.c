@@ -1,6 +1,6 @@
-/* See loop.h.  The queue of posted tasks has one lock; a uv_async wakes the loop, which takes the tasks one by one, at
- * most as many per turn as were there at its start, so that sockets and timers get their share.  It is woken once for
- * what is posted while tasks are there; who leaves some there wakes it again.
+/* See loop.h.  One lock guards the queue of posted tasks, and a uv_async wakes the loop.  The loop takes the tasks one
+ * by one.  In one turn it takes at most as many as were there at its start, so that sockets and timers get their share.
+ * Only the first post to an empty queue wakes the loop; a turn that leaves tasks behind wakes it again.
  */
 #include "fuse/base/loop.h"
 
@@ -127,7 +127,7 @@ void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
 		first = loop->count++ == 0;
 		kr_list_append(&loop->tasks, &task->link);
 	}
-	/* Under the lock, so that the loop cannot have been freed between by a task that ends it. */
+	/* Under the lock: otherwise a task that ends the loop could free it in between. */
 	if (first)
 		uv_async_send(&loop->async);
 	pthread_mutex_unlock(&loop->lock);

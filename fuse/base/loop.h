@@ -1,7 +1,7 @@
-/* kr-loop: the node's event loop thread, and the way into it from any other thread.
+/* kr-loop: the node's event loop thread, and the way into it from other threads.
  *
- * All protocol state of a mount (rpc, session, hops, parked operations, timers) belongs to this thread.  Blocking disk
- * I/O goes to libuv's pool with uv_queue_work from here.
+ * All protocol state of a mount (rpc, session, hops, ops, timers) belongs to this thread.  The loop gives blocking disk
+ * I/O to libuv's pool with uv_queue_work.
  */
 #ifndef KR_FUSE_LOOP_H
 #define KR_FUSE_LOOP_H
@@ -13,8 +13,8 @@
 
 struct kr_loop;
 
-/* Work for the loop thread, embedded in the caller's struct (so posting cannot fail): set FN once, post as often as
- * wanted; posts of a task that is already queued are merged into one run. */
+/* Work for the loop thread, embedded in the caller's struct, so posting cannot fail.  Set FN once and post any number
+ * of times; posts of a task that is already queued become one run. */
 struct kr_task {
 	void (*fn)(struct kr_task *task);
 	struct kr_link link;
@@ -23,19 +23,21 @@ struct kr_task {
 
 /* Makes the loop and starts its thread. */
 int kr_loop_new(struct kr_loop **ret_loop);
-/* Runs what is queued, waits until the handles that are left are closed, joins the thread. Not from the loop thread. */
+/* Runs the queued tasks, waits until the handles that are left are closed, and joins the thread.  Not from the loop
+ * thread. */
 void kr_loop_free(struct kr_loop *loop);
 /* For uv_*_init; use only in the loop thread. */
 uv_loop_t *kr_loop_uv(struct kr_loop *loop);
 /* Whether the caller is the loop thread. */
 bool kr_loop_here(const struct kr_loop *loop);
 
-/* Any thread; never blocks.  Tasks run in the order of their posts, always from the loop itself (never from inside this
- * call, so a task may be posted with locks held).  TASK must live until it has run or kr_loop_forget. */
+/* Any thread; never blocks.  Tasks run in the order of their posts.  A task never runs inside this call, so the caller
+ * may hold locks.  TASK must live until it has run, or until kr_loop_forget. */
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task);
 /* Loop thread: takes TASK back if it is queued. */
 void kr_loop_forget(struct kr_loop *loop, struct kr_task *task);
-/* Runs FN in the loop thread and waits for its return: for starting and stopping. From the loop thread: at once. */
+/* Runs FN in the loop thread and waits for its return; for starting and stopping.  In the loop thread, runs FN at once.
+ */
 void kr_loop_run(struct kr_loop *loop, void (*fn)(void *context), void *context);
 
 #endif

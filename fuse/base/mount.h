@@ -1,7 +1,7 @@
-/* The one mount of this process: what every module of the node is handed.
+/* The one mount of this process: every module of the node gets it.
  *
  * serve.c makes the parts in the order of the fields and takes them down in reverse.  The pointers do not change in
- * between; each part says which threads may use it.
+ * between.  Each part says which threads may use it.
  */
 #ifndef KR_FUSE_MOUNT_H
 #define KR_FUSE_MOUNT_H
@@ -55,29 +55,30 @@ struct kr_mount {
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_prefetches *prefetches;
-	struct kr_attr_cache *attr_cache; /* NULL: nothing is cached */
+	struct kr_attr_cache *attr_cache;           /* NULL: nothing is cached */
 	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 
-	/* Fencing by our own clock (fence.h): after this moment (kr_clock_ns) the server may have given our leases
-	 * away, so nothing is served from caches and leases, and operations wait.  session.c moves it ahead with each
-	 * answered PING of a session that is live; one that is lost takes the leases themselves away (reclaim.c).  Fast
-	 * paths ask kr_mount_fenced under file->lock (a stopped and continued process is fenced before any timer of it
-	 * has run). */
+	/* Fencing by the node's own clock (fence.h).  After this moment (kr_clock_ns) the server may have given the
+	 * node's leases away.  So the node serves nothing from caches and leases, and ops wait.  Each answered PING of
+	 * a live session moves the moment ahead (session.c).  A session that is lost takes the leases themselves away
+	 * (writeback/recovery.c).  Fast paths ask kr_mount_fenced under file->lock: a stopped process is fenced when it
+	 * continues, before any of its timers has run. */
 	_Atomic uint64_t fence_at_ns;
-	/* What to add to kr_clock_ns to have the server's CLOCK_REALTIME (from HELLO and PING): ours may be set at any
-	 * time. */
+	/* The offset from kr_clock_ns to the server's CLOCK_REALTIME (from HELLO and PING); the node's own
+	 * CLOCK_REALTIME may be set at any time. */
 	_Atomic int64_t server_clock_offset_ns;
 	/* The longest file that the export can hold (LIMITS); 0: not known. */
 	_Atomic uint64_t file_max;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;
-	/* When draining ends (kr_clock_ns); 0: not yet said. Set at the first reason to end, or by command. */
+	/* When draining ends (kr_clock_ns); 0: not yet known.  Set at the first reason to end, or by the kairan
+	 * command. */
 	_Atomic uint64_t drain_deadline_ns;
-	struct kr_list ops; /* all posted operations; op.c's, loop thread */
-	bool parted;        /* there is no way to a server any more; loop thread */
+	struct kr_list ops; /* all posted ops; op.c's, loop thread */
+	bool parted;        /* no server can be reached any more; loop thread */
 };
 
 static inline uint64_t kr_mount_file_max(const struct kr_mount *mount)

@@ -19,8 +19,8 @@ struct kr_notifier {
 	pthread_t thread[THREADS_MAX];
 };
 
-/* A page that has become dirty again after it was unmapped and written (by a device that was just reading into it) is
- * left: once more. */
+/* A device that is just reading into a page may dirty it again after it was unmapped and written.  The kernel then
+ * keeps the page: try again. */
 int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
 {
 	int err = 0;
@@ -73,7 +73,7 @@ static void *run(void *argument)
 	return NULL;
 }
 
-/* [lock] held, unless nobody else knows the notifier yet. */
+/* [lock] held, unless no other thread knows the notifier yet. */
 static int add_thread(struct kr_notifier *notifier)
 {
 	int err = pthread_create(&notifier->thread[notifier->threads], NULL, run, notifier);

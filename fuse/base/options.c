@@ -1,4 +1,4 @@
-/* See options.h: the table, and the words of mount(8) and libfuse that may come along in -o. */
+/* See options.h.  Here are the table, and the words of mount(8) and libfuse that may stand in -o. */
 #include "fuse/base/options.h"
 
 #include <errno.h>
@@ -78,15 +78,15 @@ static const struct kr_option table[] = {
 };
 /* clang-format on */
 
-/* Words of fstab and mount(8) that mean nothing to us. */
+/* Words of fstab and mount(8) without a meaning for kairanfs. */
 static const char *const ignored[] = {"defaults", "_netdev", "nofail", "fail", "auto", "noauto", "user", "nouser",
 	"users", "owner", "group", "async", "atime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime",
 	"nostrictatime", "lazytime", "nolazytime", "comment"};
-/* Those that the kernel or libfuse understands. */
+/* Words that the kernel or libfuse understands. */
 static const char *const passed[] = {"suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "dirsync", "noatime",
 	"auto_unmount", "fsname", "context", "fscontext", "defcontext", "rootcontext"};
 
-/* Those that the kernel shows of a mount and mount(8) brings back with -o remount. */
+/* Words that the kernel shows of a mount, and that mount(8) brings back with -o remount. */
 static const char *const shown[] = {"user_id", "group_id", "max_read", "blksize", "rootmode", "fd"};
 
 static bool among(const char *const *words, size_t count, const char *word)
@@ -167,7 +167,7 @@ static int parse_source(const char *source, struct kr_mount_options *options)
 	return 0;
 }
 
-/* A port at *AT, behind which *AT is afterwards. */
+/* Parses a port at *AT and moves *AT behind it. */
 static bool parse_port(const char **at, uint16_t *ret_port)
 {
 	uint32_t port = 0;
@@ -234,7 +234,7 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "journal_max: at least 8M");
 	if (options->stripe_size && (options->stripe_size < KR_BLOCK_SIZE || options->stripe_size % KR_BLOCK_SIZE != 0))
 		return kr_fail(-EINVAL, "stripe_size: a multiple of %uK", KR_BLOCK_SIZE >> 10);
-	/* Whoever mounts as root mounts for all users, and the kernel checks their permissions. */
+	/* Root mounts for all users, and the kernel checks their permissions. */
 	if (geteuid() == 0 && !options->allow_root)
 		options->allow_other = true;
 	options->default_permissions = !options->no_default_permissions;

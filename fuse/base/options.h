@@ -1,4 +1,4 @@
-/* What the command line of kairanfs says, checked.  Read-only after kr_mount_options_parse. */
+/* The checked command line of kairanfs.  Read-only after kr_mount_options_parse. */
 #ifndef KR_FUSE_OPTIONS_H
 #define KR_FUSE_OPTIONS_H
 
@@ -11,7 +11,7 @@
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
 
-/* Ports LOW to HIGH; 0 to 0: any that the kernel chooses. */
+/* Ports LOW to HIGH; 0 to 0: the kernel chooses. */
 struct kr_port_range {
 	uint16_t low, high;
 };
@@ -22,38 +22,38 @@ struct kr_mount_options {
 	char *subdir;      /* without a leading '/'; "" for the export itself */
 	char *mount_point; /* absolute */
 	struct kr_endpoint server;
-	char *fuse_options; /* what libfuse and the kernel get, joined by commas; NULL for none */
+	char *fuse_options; /* for libfuse and the kernel, joined by commas; NULL for none */
 	bool read_only, noatime, strictatime, allow_other, allow_root, default_permissions, no_default_permissions;
-	bool remount;       /* change what is mounted already */
-	bool kernels_words; /* that come with it alone */
+	bool remount;       /* change an existing mount */
+	bool kernels_words; /* words that stand in -o of a remount only */
 
 	/* From the table (units: bytes, milliseconds). */
 	char *local; /* NULL: the default place */
 	char *key;
 	bool munge;
-	char *munge_socket;              /* NULL: where munged usually has it */
-	uint64_t munge_uid;              /* as whom the server runs */
-	int security;                    /* enum kr_security: the least that is wanted */
-	char *ring;                      /* the ring's name; NULL: the one without */
+	char *munge_socket;              /* NULL: munged's usual place */
+	uint64_t munge_uid;              /* the server's user */
+	int security;                    /* enum kr_security: the least that the user accepts */
+	char *ring;                      /* the ring's name; NULL: the ring without a name */
 	char *ring_port;                 /* NULL: the kernel's choice */
-	struct kr_port_range ring_ports; /* what it means */
+	struct kr_port_range ring_ports; /* ring_port, parsed */
 	char *node;                      /* this node's name in ring order; NULL: the host name */
 	int close;                       /* enum kr_close_mode */
 	int coherence;                   /* enum kr_coherence */
 	uint64_t journal_max, cache_max; /* 0: from the free space */
 	uint64_t flush_age, flush_backlog;
-	uint64_t stripe_size; /* told to programs; 0: nothing */
-	bool replay;          /* no option: of a journal, without a mount */
+	uint64_t stripe_size; /* for programs; 0: none */
+	bool replay;          /* not an option: replays a journal without a mount */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
 	char *cpus;        /* NULL: as the parent */
-	cpu_set_t cpu_set; /* what it means */
+	cpu_set_t cpu_set; /* cpus, parsed */
 	bool soft, hard, nonempty, shared_mmap;
 	bool foreground, debug;
 };
 
-/* Fills RET_OPTIONS (zeroed before; kr_mount_options_fini, also after an error). 0; 1 when --help, --version or
- * --print-config has been answered; -EINVAL with the reason in kr_fail_reason. */
+/* Fills RET_OPTIONS, zeroed before; call kr_mount_options_fini also after an error.  0; 1 when it has answered --help,
+ * --version or --print-config; -EINVAL with the reason in kr_fail_reason. */
 int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_options);
 void kr_mount_options_fini(struct kr_mount_options *options);
 

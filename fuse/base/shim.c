@@ -1,11 +1,12 @@
 /* See shim.h.
  *
  * libfuse before 3.15 writes replies that lack these bits of the kernel's interface:
- *   INIT   fuse_init_out.flags |= FUSE_PARALLEL_DIROPS | FUSE_INIT_EXT, .flags2 |= FUSE_DIRECT_IO_ALLOW_MMAP
- *   OPEN, CREATE   fuse_open_out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES
- * so its reads and writes of /dev/fuse go through functions of ours (fuse_session_custom_io): the first read tells the
- * INIT request and what the kernel offers, and the writer patches.  Replies to OPEN are written by the thread that
- * calls fuse_reply_open, so a thread-local mark says which one it is.
+ *   INIT           fuse_init_out.flags |= FUSE_PARALLEL_DIROPS | FUSE_INIT_EXT
+ *                  fuse_init_out.flags2 |= FUSE_DIRECT_IO_ALLOW_MMAP
+ *   OPEN, CREATE   fuse_open_out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES.
+ * So its reads and writes of /dev/fuse go through functions of the shim (fuse_session_custom_io).  The first read shows
+ * the INIT request and the kernel's offer; the writer patches replies.  The thread that calls fuse_reply_open also
+ * writes the reply to OPEN, so a thread-local mark says which reply to patch.
  */
 #include "fuse/base/shim.h"
 
@@ -128,7 +129,7 @@ out:
 	return result;
 }
 
-/* Not used: splicing is off (kr_shim_init), but libfuse 3.14 wants to have them. */
+/* Not used: splicing is off (kr_shim_init), but libfuse 3.14 requires the function. */
 static ssize_t shim_splice_receive(
 	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
 {
@@ -186,9 +187,9 @@ static void mark(bool parallel)
 
 #endif
 
-/* The only message that sets a size is FUSE_NOTIFY_STORE, which stores bytes at the file's end, and of those we have
- * none to give.  The kernel takes the new size over first, and fetches the bytes when it has the page: from an address
- * where there are none. */
+/* Only FUSE_NOTIFY_STORE sets a size.  It stores bytes at the file's end, and the daemon has none to give.  The kernel
+ * first takes over the new size, and then, when it has the page, fetches the bytes.  Their address is invalid, so that
+ * fetch fails. */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size)
 {
 	static _Atomic(void *) nothing;
@@ -201,7 +202,7 @@ int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size)
 
 		if (page == MAP_FAILED)
 			return -errno;
-		nothing = page; /* two threads at once: one page more is reserved, of nothing */
+		nothing = page; /* two threads at once: this reserves one more page without memory */
 	}
 	iov[2].iov_base = nothing;
 	return writev(fuse_session_fd(fuse), iov, 3) >= 0 || errno == EFAULT ? 0 : -errno;

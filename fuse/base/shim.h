@@ -1,5 +1,5 @@
-/* FUSE features that the kernel has and an old libfuse does not pass on: mmap on direct_io handles, parallel direct
- * writes, parallel directory operations.  With a libfuse that knows them this is a thin wrapper.
+/* FUSE features that the kernel has and an old libfuse does not pass on.  They are mmap on direct_io handles, parallel
+ * direct writes, and parallel directory operations.  With a libfuse that knows them this is a thin wrapper.
  */
 #ifndef KR_FUSE_SHIM_H
 #define KR_FUSE_SHIM_H
@@ -14,13 +14,13 @@
 int kr_shim_install(struct fuse_session *fuse);
 /* In the INIT handler. */
 void kr_shim_init(struct fuse_conn_info *conn);
-/* fuse_reply_open and fuse_reply_create; PARALLEL: writes of a direct_io handle may run at the same time.  Their
- * result: -ENOENT when the caller was interrupted, so that no RELEASE (and no INVALIDATE) will come: undo. */
+/* As fuse_reply_open and fuse_reply_create.  PARALLEL: writes of a direct_io handle may run at the same time.  -ENOENT:
+ * the program was interrupted, so no RELEASE (and no INVALIDATE) will come.  The caller must undo the open. */
 int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel);
 int kr_shim_reply_create(
 	fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi, bool parallel);
-/* Makes the kernel believe that the file is at least SIZE (> 0) bytes long, without a word about its bytes.  May wait
- * for a page's lock. 0 or -errno (-ENOENT: the kernel does not know the file any more). */
+/* Makes the kernel take SIZE (> 0) as the file's least size, without giving it any bytes.  May wait for a page's lock.
+ * 0 or -errno (-ENOENT: the kernel does not know the file any more). */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size);
 /* Whether a shared mapping of a direct_io handle works on this kernel (known after INIT). */
 bool kr_shim_direct_io_mmap(void);

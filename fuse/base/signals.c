@@ -14,7 +14,7 @@
 
 #define BIT(number) (UINT64_C(1) << ((number)-1))
 
-/* Without a handler these do not end a program. */
+/* Without a handler these signals do not end a program. */
 static const uint64_t harmless = BIT(SIGCHLD) | BIT(SIGCONT) | BIT(SIGURG) | BIT(SIGWINCH) | BIT(SIGSTOP) |
 	BIT(SIGTSTP) | BIT(SIGTTIN) | BIT(SIGTTOU);
 static const uint64_t ending = BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGTERM);
@@ -35,7 +35,7 @@ enum kr_signals kr_signals_parse(const char *status)
 		!find_set(status, "\nSigCgt", &caught))
 		return KR_SIGNALS_END;
 	pending = (of_thread | of_process) & ~blocked & ~ignored;
-	/* What ends a program has become a SIGKILL for each of its threads, unless it dumps core. */
+	/* A signal that ends a program has become a SIGKILL for each of its threads, unless the program dumps core. */
 	if (pending & ~caught & ~harmless)
 		return KR_SIGNALS_DEADLY;
 	return pending & ending ? KR_SIGNALS_END : KR_SIGNALS_OTHER;

@@ -1,9 +1,9 @@
-/* What a program that waits for us has been signalled.
+/* The pending signals of a program that waits for an answer.
  *
- * The kernel tells of any signal that comes to a thread in a request (FUSE_INTERRUPT), once, and not which.  On a local
- * disk only what ends the program ends a wait: SIGCHLD, timers, profilers and runtimes (Go's SIGURG) are never seen by
- * stat, open, chmod, read... as EINTR, for which no program is written.  So it is looked up what is pending: the thread
- * cannot take it before it has our answer.
+ * The kernel reports any signal of a waiting thread (FUSE_INTERRUPT), once, and not which one.  On a local disk only a
+ * signal that ends the program ends a wait.  SIGCHLD, timers, profilers and runtimes (Go's SIGURG) never make stat,
+ * open, chmod, read... fail with EINTR, and no program is written for that.  So the node looks up which signals are
+ * pending: the thread cannot take them before it has its answer.
  */
 #ifndef KR_FUSE_SIGNALS_H
 #define KR_FUSE_SIGNALS_H
@@ -14,15 +14,15 @@
 enum { KR_SIGNALS_GRACE_MS = 2000 };
 
 enum kr_signals {
-	KR_SIGNALS_OTHER,  /* nothing that is meant to end what it does */
-	KR_SIGNALS_END,    /* SIGINT, SIGTERM, SIGHUP or SIGQUIT, and it has a handler; or nobody knows what */
-	KR_SIGNALS_DEADLY, /* it will not see our answer */
+	KR_SIGNALS_OTHER,  /* no signal that is meant to end the program's work */
+	KR_SIGNALS_END,    /* SIGINT, SIGTERM, SIGHUP or SIGQUIT with a handler; or not known which signal */
+	KR_SIGNALS_DEADLY, /* the program will not see the answer */
 };
 
 /* Any thread: by the text of a /proc/PID/status. */
 enum kr_signals kr_signals_parse(const char *status);
-/* Any thread; some 20 us: of a thread, by the number that it has here. 0 or one that is not seen here: KR_SIGNALS_END.
- */
+/* Any thread; takes some 20 us.  THREAD is the thread's number in this process namespace.  For 0, and for a thread that
+ * is not visible here: KR_SIGNALS_END. */
 enum kr_signals kr_signals_pending(pid_t thread);
 
 #endif

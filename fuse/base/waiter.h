@@ -1,16 +1,16 @@
-/* What waits in a list for something that a lower room brings about.  Loop thread only.
+/* Waiters in a list, for an event that a lower room brings about.  Loop thread only.
  *
- * Each waiter that is woken looks at what it needs anew and may wait again: so no wake-up is lost.
+ * Each woken waiter checks its preconditions anew and may wait again, so no wake-up is lost.
  */
 #ifndef KR_FUSE_WAITER_H
 #define KR_FUSE_WAITER_H
 
 #include "common/base/list.h"
 
-/* Lies in what waits; zeroed but for `wake`. */
+/* Embedded in the struct that waits; zeroed but for `wake`. */
 struct kr_waiter {
 	struct kr_link link;
-	void (*wake)(struct kr_waiter *waiter); /* has been taken off its list before */
+	void (*wake)(struct kr_waiter *waiter); /* runs after the waiter was taken off its list */
 };
 
 /* Puts WAITER at the end of LIST, off the list that it may be in.  It stays there until it is woken or leaves. */

@@ -52,7 +52,7 @@ static int flush(struct kr_mount *mount, const char *argument)
 	file = kr_flusher_find(mount->flusher, argument);
 	if (file)
 		kr_flush_ask(file, KR_FLUSH_COMMAND);
-	return 0; /* a file without unflushed bytes is not known to the flusher, and flushed */
+	return 0; /* the flusher does not know the file: it has no unflushed bytes */
 }
 
 static int discard(struct kr_mount *mount, const char *argument)
@@ -76,7 +76,7 @@ static int limit_drain(struct kr_mount *mount, const char *argument)
 	char *end;
 	unsigned long ms = strtoul(argument, &end, 10);
 
-	if (!*argument) { /* it was not unmounted after all: drain_timeout holds again */
+	if (!*argument) { /* the unmount did not happen after all: drain_timeout holds again */
 		atomic_store(&mount->drain_deadline_ns, 0);
 		return 0;
 	}
@@ -208,7 +208,7 @@ static int listen_at(struct kr_control *control)
 	char path[64];
 	int err;
 
-	/* By way of /proc, because a socket's name may have 107 bytes only. */
+	/* Through /proc, because a socket's name holds 107 bytes only. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/control", dir);
 	unlinkat(dir, "control", 0);
 	err = uv_pipe_bind(&control->listener, path);

@@ -16,8 +16,8 @@
 
 enum { PLACES = 3, NOTE_MAX = 8192 };
 
-/* The directories that a mount of UID may have its note in, best first. Who is root in a user namespace only has no
- * right to the first. */
+/* The directories that may hold the note of a mount of UID, best first.  Root of a user namespace only has no right to
+ * the first. */
 static int list_places(unsigned uid, char *ret_paths[PLACES])
 {
 	const char *runtime = uid == getuid() ? getenv("XDG_RUNTIME_DIR") : NULL;
@@ -40,7 +40,7 @@ static void free_places(char *paths[PLACES], int count)
 		free(paths[i]);
 }
 
-/* A directory that belongs to UID and that nobody else can write to. */
+/* Opens a directory that belongs to UID and to which no other user can write. */
 static int open_place(const char *path, unsigned uid, bool make)
 {
 	struct stat stat;
@@ -61,7 +61,7 @@ static void note_name(unsigned dev_major, unsigned dev_minor, char name[32])
 	snprintf(name, 32, "%u:%u", dev_major, dev_minor);
 }
 
-/* What this process writes; owned, or NULL. No two daemons have one socket. */
+/* The text of this process's note; owned, or NULL.  No two daemons share a socket. */
 static char *note_text(const char *socket)
 {
 	char *text = NULL;
@@ -100,7 +100,7 @@ void kr_control_address_remove(unsigned dev_major, unsigned dev_minor, const cha
 		KR_AUTO_FREE char *found = NULL;
 		size_t length;
 
-		/* The lock: nobody writes another note in between. */
+		/* Under the lock no other process replaces the note in between. */
 		if (fd >= 0 && flock(fd, LOCK_EX) == 0 && kr_read_file(fd, name, NOTE_MAX, &found, &length) == 0 &&
 			strcmp(found, text) == 0 && unlinkat(fd, name, 0) == 0)
 			break;

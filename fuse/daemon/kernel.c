@@ -1,8 +1,9 @@
 /* See kernel.h.
  *
- * Workers are plain threads that block in read(/dev/fuse).  They end when the kernel ends the session (the read says
- * ENODEV).  With a lazy unmount and files still open it does not; then the connection is aborted through sysfs, and
- * where that is not to be had, the workers are woken by a signal until they have looked at the session's exit flag.
+ * Workers are plain threads that block in read(/dev/fuse).  They end when the kernel ends the session (the read fails
+ * with ENODEV).  After a lazy unmount with open files the kernel does not end it.  Then the daemon aborts the
+ * connection through sysfs.  Where sysfs is missing, a signal wakes the workers until they have seen the session's exit
+ * flag.
  */
 #include "fuse/daemon/kernel.h"
 
@@ -27,12 +28,14 @@
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
 
-/* The kernel has no more than BACKGROUND requests out for its pages, the rest waits there.  Those that bring pages in
- * may wait for other nodes, which may wait for those that write pages back, and these for a place behind the former:
- * two nodes of which each reads ahead in 300 files that the other has stored into, at once, stand still for ever with
- * 256, and not with 1024.  Sequential and parallel reads are as fast with either.  The price: a request to write has
- * its bytes copied while it waits (for room in the journal, for a lease), so a program with asynchronous direct writes
- * can make us hold 1 GiB, as one with 1,024 threads can by ordinary ones. */
+/* The kernel has at most BACKGROUND requests out for its pages; further ones wait in the kernel.  Requests that fill
+ * pages may wait for other nodes.  Those nodes may wait for requests that write pages back, and these for a place
+ * behind the former.  Two nodes show this if each reads ahead in 300 files into which the other has stored, at once.
+ * They stand still for ever with 256, and not with 1024.  Sequential and parallel reads are as fast with either.
+ *
+ * The price is memory: the daemon keeps a copy of a write's bytes while the request waits (for room in the journal, for
+ * a lease).  So one program with asynchronous direct writes can make the daemon hold 1 GiB.  A program with 1,024
+ * threads can do so with ordinary writes. */
 enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
 
 struct kr_kernel {
@@ -56,12 +59,13 @@ extern char **environ;
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
 	(void)userdata;
-	/* Splicing gains nothing here; the kernel shall check and clear set-id bits itself; readdirplus: see op_dir.c.
-	 */
+	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  Readdirplus: see
+	 * op_dir.c. */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
 		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
 		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_IOCTL_DIR);
-	/* The umask is applied at the server, which knows default ACLs; pages are invalidated exactly (recall.c). */
+	/* The server applies the umask, because it knows default ACLs.  The node invalidates pages exactly (recall.c).
+	 */
 	conn->want |= conn->capable &
 		(FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
 			FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
@@ -145,7 +149,7 @@ static int session_arguments(const struct kr_mount_options *options, struct fuse
 	return failed ? -ENOMEM : 0;
 }
 
-/* 1 MiB of read-ahead in the kernel instead of 128 KiB; only root may, and nothing depends on it. */
+/* Sets the kernel's read-ahead to 1 MiB instead of 128 KiB.  Only root may, and no code depends on it. */
 static void raise_read_ahead(const struct kr_kernel *kernel)
 {
 	char path[128];
@@ -243,7 +247,7 @@ static void *work(void *context)
 
 static void on_kick(int number)
 {
-	(void)number; /* only to interrupt a read */
+	(void)number; /* a signal that only interrupts a read */
 }
 
 static size_t worker_count(const struct kr_mount_options *options)
@@ -322,7 +326,7 @@ static void run_fusermount(const char *path)
 		waitpid(pid, NULL, 0);
 }
 
-/* Unmounts, if what is mounted there is still ours; what was mounted a moment ago is. */
+/* Unmounts if the mount there is still this daemon's; a mount just made is. */
 static void unmount(const struct kr_kernel *kernel)
 {
 	const char *path = kernel->mount->options->mount_point;
@@ -335,7 +339,7 @@ static void unmount(const struct kr_kernel *kernel)
 		run_fusermount(path);
 }
 
-/* Ends the kernel's side although files are open: programs get ENOTCONN. */
+/* Ends the kernel's side in spite of open files: programs get ENOTCONN. */
 static void abort_connection(const struct kr_kernel *kernel)
 {
 	char path[128];
@@ -372,8 +376,8 @@ void kr_kernel_stop(struct kr_kernel *kernel)
 		pthread_join(kernel->workers[i], NULL);
 }
 
-/* Closes the connection, which ends it whoever keeps the mount.  In its place comes a descriptor that poll(2) calls
- * broken: so fuse_session_unmount sees that there is nothing to unmount any more. */
+/* Closes the connection, which ends it even if other namespaces keep the mount.  A descriptor that poll(2) reports as
+ * broken takes its place: so fuse_session_unmount sees that no mount is left. */
 static void sever(const struct kr_kernel *kernel)
 {
 	int ends[2];

@@ -1,5 +1,5 @@
-/* The kernel's side of the mount: the FUSE session, the threads that take its requests, mounting and unmounting.
- * Main thread, unless said otherwise.
+/* The kernel's side of the mount: the FUSE session, the workers that take its requests, mounting and unmounting.  Main
+ * thread, unless said otherwise.
  */
 #ifndef KR_FUSE_KERNEL_H
 #define KR_FUSE_KERNEL_H
@@ -19,9 +19,10 @@ int kr_kernel_start(struct kr_kernel *kernel);
 void kr_kernel_wait(struct kr_kernel *kernel);
 /* Any thread; NULL is fine. */
 void kr_kernel_wake(struct kr_kernel *kernel);
-/* Unmounts if still mounted (lazily: files may be open), ends the workers. May be repeated; NULL is fine. */
+/* Unmounts if still mounted (lazily, because programs may have files open), and ends the workers.  May be repeated;
+ * NULL is fine. */
 void kr_kernel_stop(struct kr_kernel *kernel);
-/* After kr_kernel_stop, when nobody replies any more. */
+/* After kr_kernel_stop, when no thread replies any more. */
 void kr_kernel_free(struct kr_kernel *kernel);
 /* The mount's device number, as in mountinfo and st_dev. */
 void kr_kernel_device(const struct kr_kernel *kernel, unsigned *ret_major, unsigned *ret_minor);

@@ -1,13 +1,14 @@
 /* kairanfs: mounts a directory that kairand exports.
  *
- * Without -f the program forks: the child does everything, the parent waits until the mount answers and returns 0, or
- * prints the reason and returns 1.  They talk over a socket pair: the child says R (ready) or E and a sentence; the
- * parent answers G (go on by yourself) after it has looked at the mount through the kernel.  A child that gets no G
- * unmounts; one that gets it closes the socket when it has left the parent's session and terminal, and then the parent
- * returns.
+ * Without -f the program forks.  The child does everything.  The parent waits until the mount answers and returns 0, or
+ * prints the reason and returns 1.  They talk over a socket pair.  The child says R (ready), or E and a sentence.  The
+ * parent looks at the mount through the kernel, and then answers G (go on alone).  A child that gets no G unmounts.  A
+ * child that gets it leaves the parent's session and terminal and then closes the socket; only then does the parent
+ * return.
  *
- * The child stays in the parent's process group until then: below a mount point of autofs (automount(8), systemd's
- * x-systemd.automount) the kernel lets in nobody but the group of who is to mount there until the mount is there.
+ * The child stays in the parent's process group until then.  Below a mount point of autofs (automount(8), systemd's
+ * x-systemd.automount) the kernel shuts out programs until the mount is there.  It lets in only the process group that
+ * is to mount there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,14 +62,14 @@ static void leave_terminal(void)
 		close(null);
 }
 
-/* The mount is there. False: the parent does not want it (any more). */
+/* The mount is there.  False: the parent has ended, or wants no mount. */
 static bool on_ready(void *context)
 {
 	struct child *child = context;
 	char answer = 0;
 
 	if (child->parent >= 0) {
-		prctl(PR_SET_PDEATHSIG, 0); /* from here on its silence tells */
+		prctl(PR_SET_PDEATHSIG, 0); /* from here on the socket tells of the parent's end */
 		if (send(child->parent, "R", 1, MSG_NOSIGNAL) != 1 || recv(child->parent, &answer, 1, 0) != 1 ||
 			answer != 'G')
 			return false;
@@ -109,7 +110,7 @@ static int run(struct child *child)
 
 static void on_term(int number)
 {
-	(void)number; /* ends the look at the mount */
+	(void)number; /* interrupts the look at the mount */
 }
 
 /* Looks at the mount through the kernel. A timer's SIGALRM would not end the wait (signals.h). */
@@ -131,7 +132,7 @@ static int probe(const char *path)
 	return err;
 }
 
-/* The parent's part: waits for the child's word. */
+/* The parent's part: waits for the child's message. */
 static int supervise(int child, pid_t pid, const struct kr_mount_options *options)
 {
 	char message[600];
@@ -150,7 +151,7 @@ static int supervise(int child, pid_t pid, const struct kr_mount_options *option
 	}
 	err = probe(options->mount_point);
 	if (err == 0 && send(child, "G", 1, MSG_NOSIGNAL) == 1) {
-		recv(child, message, 1, 0); /* a Ctrl-C from here on is not for the daemon */
+		recv(child, message, 1, 0); /* from here on a Ctrl-C does not reach the daemon */
 		return 0;
 	}
 	fprintf(stderr, "kairanfs: the mount on %s does not answer: %s\n", options->mount_point, strerror(-err));
@@ -175,8 +176,8 @@ static int run_detached(struct child *child)
 	}
 	close(pair[0]);
 	child->parent = pair[1];
-	/* Who gives the mount up signals the parent alone, or the group (Ctrl-C, timeout(1)); nothing is to end here
-	 * without unmounting. */
+	/* A user or program may give the mount up by a signal to the parent alone, or to the group (Ctrl-C,
+	 * timeout(1)).  The child must not end by it without unmounting. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	signal(SIGQUIT, SIG_IGN);
 	if (getppid() != parent)
@@ -200,7 +201,7 @@ static const struct {
 	{"dirsync", MS_DIRSYNC, 0},
 };
 
-/* As libfuse mounts: without set-user-ID programs and devices, unless they are asked for. */
+/* As libfuse mounts: without set-user-ID programs and devices, unless the options ask for them. */
 static unsigned long flags_of(const struct kr_mount_options *options)
 {
 	KR_AUTO_FREE char *list = kr_xstrdup(options->fuse_options ? options->fuse_options : "");
@@ -228,10 +229,10 @@ static int change_flags(const struct kr_mounted *mounted, const struct kr_mount_
 					 "");
 }
 
-/* The mount on options->mount_point becomes ro or rw, and suid, dev, exec, sync, dirsync and their opposites, as the
- * options say (what they do not say is as for a new mount). -errno with a sentence: nothing of ours there, another
- * source, files open for writing (EBUSY), not root. Never touches what is mounted, so it does not wait for the daemon,
- * but for the kernel's own flush of it. */
+/* Remounts options->mount_point: makes it ro or rw, and suid, dev, exec, sync, dirsync or their opposites.  Flags that
+ * the options leave out are set as for a new mount.  -errno with a sentence: no mount of kairanfs there, another
+ * source, files open for writing (EBUSY), not root.  The function never touches the mounted files.  So it does not wait
+ * for the daemon, only for the kernel's own flush of the mount. */
 static int remount(const struct kr_mount_options *options)
 {
 	KR_AUTO_FREE char *plain = kr_plain_path(options->mount_point);
@@ -271,8 +272,8 @@ int main(int argc, char **argv)
 		kr_keep_freed_memory();
 		setenv("UV_THREADPOOL_SIZE", "8", 0);
 		signal(SIGPIPE, SIG_IGN);
-		/* Nothing below may hold a directory busy or be found through it: all paths are absolute from here on.
-		 */
+		/* The daemon must keep no directory below busy, nor be found through one.  All paths are absolute from
+		 * here on. */
 		if (chdir("/") < 0)
 			abort();
 		result = options.foreground ? run(&child) : run_detached(&child);

@@ -91,7 +91,7 @@ static json_t *ring_status(struct kr_mount *mount)
 	return status;
 }
 
-/* What programs wait for now, the longest first. */
+/* The operations for which programs wait now, the longest first. */
 static json_t *operations_status(struct kr_mount *mount)
 {
 	json_t *status = json_object(), *list = json_array();

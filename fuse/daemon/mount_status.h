@@ -1,4 +1,4 @@
-/* What a mount says of itself. */
+/* A mount's status, for the kairan command. */
 #ifndef KR_FUSE_MOUNT_STATUS_H
 #define KR_FUSE_MOUNT_STATUS_H
 

@@ -21,7 +21,7 @@ void kr_mounted_fini(struct kr_mounted *mounted)
 	*mounted = (struct kr_mounted){0};
 }
 
-/* mountinfo writes blanks and the like as \ooo. */
+/* The kernel writes blanks and the like in mountinfo as \ooo. */
 static char *unescape(const char *text)
 {
 	char *result = kr_xstrdup(text), *out = result;
@@ -38,7 +38,8 @@ static char *unescape(const char *text)
 	return result;
 }
 
-/* One line: "36 35 98:0 ROOT PATH OPTIONS [FIELDS...] - TYPE SOURCE SUPER_OPTIONS". False: not one of ours. */
+/* Parses one line: "36 35 98:0 ROOT PATH OPTIONS [FIELDS...] - TYPE SOURCE SUPER_OPTIONS".  False: no kairanfs mount.
+ */
 static bool parse_line(char *line, struct kr_mounted *ret)
 {
 	char *words[64], *rest = NULL;
@@ -168,7 +169,7 @@ static int check_empty(const char *path)
 		       kr_fail(-ENOTEMPTY, "mount point %s is not empty (-o nonempty mounts over what is there)", path);
 }
 
-/* Whether nothing of ours is mounted on PATH. */
+/* 0 if no kairanfs is mounted on PATH. */
 static int check_free(const char *path)
 {
 	struct kr_mounted mounted = {0};
@@ -190,7 +191,7 @@ int kr_mount_point_check(char **path, bool nonempty)
 	int err = check_free(plain);
 	char *real;
 
-	if (err < 0) /* before it is touched: it may hang */
+	if (err < 0) /* before any access to the path: a mount there may hang */
 		return err;
 	real = realpath(*path, NULL);
 	if (!real && errno == ENOTCONN)

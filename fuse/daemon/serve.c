@@ -1,9 +1,11 @@
-/* See serve.h.  A mount from the making of its parts until they are taken down, in reverse.
+/* See serve.h.  A mount: its parts are made, run, and are taken down in reverse.
  *
- * The main thread makes what blocks (journal, cache, the kernel's side), waits and unmakes.  What belongs to the loop
- * is made there, while the main thread waits.  kr-loop does the protocol; its workers (kernel.c) take the kernel's
- * requests. The end has one of two beginnings: the kernel ends the session (fusermount3 -u: the workers return), or a
- * signal comes: then what is unflushed is drained first, with the mount still serving, and the daemon unmounts itself.
+ * The main thread makes the parts that block (journal, cache, the kernel's side), waits, and takes all parts down.  The
+ * loop thread makes the parts that belong to the loop, while the main thread waits.  kr-loop runs the protocol; the
+ * workers (kernel.c) take the kernel's requests.
+ *
+ * The end begins in one of two ways.  The kernel ends the session (fusermount3 -u), and the workers return.  Or a
+ * signal comes: the daemon first drains unflushed bytes while the mount still serves, and then unmounts itself.
  */
 #include "fuse/daemon/serve.h"
 
@@ -50,7 +52,7 @@ struct kr_serve {
 	struct kr_session_hooks hooks;
 	struct kr_kernel *kernel; /* NULL: only the journal is replayed */
 	bool replay_only;
-	json_t *before; /* then: what the journal held */
+	json_t *before; /* the content of the journal at the start of a replay */
 	struct kr_recovery recovery;
 
 	/* Loop thread. */
@@ -58,16 +60,16 @@ struct kr_serve {
 	uv_timer_t ops_tick;
 	struct kr_drain *drain;
 
-	/* What the loop tells the main thread. */
+	/* Messages of the loop to the main thread. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool said_hello, live, drained, finished; /* guarded by lock */
-	_Atomic bool interrupted;                 /* by a signal before it was live */
+	_Atomic bool interrupted;                 /* a signal came before the mount was live */
 	int hello_err;
 	char hello_reason[512];
 };
 
-/* What runs in the loop thread while the main thread waits for it. */
+/* A function that runs in the loop thread while the main thread waits for its end. */
 struct kr_step {
 	struct kr_serve *serve;
 	int err;
@@ -77,7 +79,7 @@ struct kr_step {
 
 /* --- the loop tells the main thread ----------------------------------------------------------- */
 
-/* The loop says, and the main thread waits for, one of the flags. */
+/* The loop thread sets one of the flags, and wakes the main thread, which waits for it. */
 static void tell(struct kr_serve *serve, bool *flag)
 {
 	pthread_mutex_lock(&serve->lock);
@@ -110,13 +112,13 @@ static void on_goodbye(void *context)
 	tell(serve, &serve->finished);
 }
 
-/* At the end of such a function: the reason of its error goes over to the other thread. */
+/* At the end of such a function: hands the reason of its error to the main thread. */
 static void keep_reason(struct kr_step *step)
 {
 	snprintf(step->reason, sizeof(step->reason), "%s", step->err < 0 ? kr_fail_reason() : "");
 }
 
-/* Runs FN (a struct kr_step is its context) in the loop thread; its error and reason become ours. */
+/* Runs FN (a struct kr_step is its context) in the loop thread; returns its error and takes over the reason. */
 static int in_loop(struct kr_serve *serve, void (*fn)(void *context))
 {
 	struct kr_step step = {.serve = serve};
@@ -132,7 +134,7 @@ static void look_in_loop(void *context)
 	step->status = kr_flusher_status(step->serve->mount.flusher);
 }
 
-/* What is not on the server, as JSON; owned by the caller. */
+/* The bytes that are not on the server, as JSON; owned by the caller. */
 static json_t *look(struct kr_serve *serve)
 {
 	struct kr_step step = {.serve = serve};
@@ -157,12 +159,13 @@ static void on_signal(uv_signal_t *handle, int number)
 {
 	struct kr_serve *serve = handle->data;
 
-	if (!serve->live) { /* not yet mounted for anybody: make() gives up */
+	if (!serve->live) { /* no program has the mount yet: make() gives up */
 		serve->interrupted = true;
 		tell(serve, &serve->said_hello);
 		tell(serve, &serve->live);
 	} else if (number == SIGHUP && !serve->mount.options->foreground && !serve->mount.options->replay) {
-		/* No terminal is left that could have been closed, and who rotates logs means no end by it. */
+		/* There is no terminal that could have been closed, and log rotation sends SIGHUP without meaning an
+		 * end. */
 		kr_log_info("SIGHUP: there is nothing to read again (SIGTERM unmounts)");
 	} else if (serve->drain) {
 		kr_log_info("signal %d again: not draining any further", number);
@@ -317,7 +320,7 @@ static void on_journal_space(void *context)
 		kr_files_space(mount->files);
 }
 
-/* What is only cached goes before a write fails. */
+/* Drops cached blocks before a write fails for lack of space. */
 static bool drop_cached(void *context, uint64_t bytes)
 {
 	struct kr_mount *mount = context;
@@ -406,7 +409,7 @@ static int make_mount(struct kr_serve *serve)
 	return err;
 }
 
-/* What a mount of root's keeps of his privileges. */
+/* The privileges that a mount of root keeps. */
 static const struct kr_capability kept[] = {
 	{CAP_SYS_ADMIN, "to mount, and to unmount at the end"},
 	{CAP_DAC_READ_SEARCH, "to find the mount point, and the key file again, wherever they lie"},
@@ -414,7 +417,7 @@ static const struct kr_capability kept[] = {
 	{CAP_IPC_LOCK, "secrets are locked into memory"},
 };
 
-/* A mount of an ordinary user's has no privileges; it needs fusermount3, which has, at both ends. */
+/* A mount of an ordinary user has no privileges.  At both ends it needs fusermount3, which has them. */
 static void give_up_privileges(void)
 {
 	if (geteuid() != 0)
@@ -424,7 +427,7 @@ static void give_up_privileges(void)
 	kr_syscalls_forbid(true, true);
 }
 
-/* All parts; 0, or the error of the first that could not be made (kr_serve's unmaking takes the others down). */
+/* Makes all parts.  0, or the error of the first part that could not be made; kr_serve takes the others down. */
 static int make(struct kr_serve *serve)
 {
 	struct kr_mount *mount = &serve->mount;
@@ -463,7 +466,7 @@ static void start_last_drain(void *context)
 	/* Nothing waits for the kernel any more. */
 	atomic_store(&serve->mount.stopping, true);
 	kr_ops_interrupt(&serve->mount);
-	if (serve->drain) /* a signal's, still under way: its end counts */
+	if (serve->drain) /* the drain of a signal is still under way: its end counts */
 		return;
 	pthread_mutex_lock(&serve->lock);
 	serve->drained = false;
@@ -478,7 +481,7 @@ static void start_goodbye(void *context)
 	kr_session_goodbye(step->serve->mount.session, on_goodbye, step->serve);
 }
 
-/* Bytes that came in last go to the server, then the session ends. True: nothing is left. */
+/* Flushes the last bytes to the server, then ends the session.  True: no bytes are left. */
 static bool drain_and_part(struct kr_serve *serve)
 {
 	bool all;
@@ -558,7 +561,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	return serve;
 }
 
-/* Until the server has judged all that there is, or the time is over. */
+/* Waits until the server has judged all bytes, or the time is over. */
 static void wait_for_replay(struct kr_serve *serve)
 {
 	const uint64_t now_ns = kr_clock_ns(), ends_ns = KR_MAX(drain_deadline(serve), now_ns);

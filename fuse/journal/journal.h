@@ -1,7 +1,7 @@
 /* The node's journal: every write goes here before it returns, and stays until it is stable at the server.
  *
- * The format is in journal_format.h.  This is the writer; journal_read.c scans what a directory holds,
- * journal_recover.c makes files of it at the start, journal_verify.c reports it.
+ * The format is in journal_format.h.  This is the writer; journal_scan.c scans what a directory holds,
+ * journal_recover.c makes files of it at the start, journal_list.c reports it.
  *
  * Threads: every function may be called from any thread, unless said otherwise; appends, reads and releases of
  * different callers run in parallel (the lock covers the reservation and the bookkeeping, not the I/O).

@@ -1,9 +1,9 @@
-/* The files of a journal's directory: which pairs are there, and whose segments are read (see journal_read.h).
+/* The files of a journal's directory: which pairs are there, and whose segments are read (see journal_scan.h).
  *
  * Files that are not ours to read are left alone and said so; those of a segment that was never begun are remembered as
  * blank.
  */
-#include "fuse/journal/journal_read_priv.h"
+#include "fuse/journal/journal_scan_priv.h"
 
 #include <dirent.h>
 #include <errno.h>

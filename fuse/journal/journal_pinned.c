@@ -11,7 +11,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/journal/journal_priv.h"
-#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_scan.h"
 
 struct naming {
 	uint32_t file, segment;

@@ -4,7 +4,7 @@
 
 #include "common/base/table.h"
 #include "fuse/journal/journal_priv.h"
-#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_scan.h"
 
 /* A file being rebuilt. */
 struct kr_rebuilt {

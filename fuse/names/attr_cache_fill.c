@@ -211,7 +211,7 @@ static void changed_name(struct kr_attr_cache *cache, const struct kr_fid *dir, 
 	kr_attr_cache_store_forget_lists(&cache->store, kr_attr_cache_bucket(dir));
 }
 
-/* What the server leaves to us to forget (msgs.def, NOTES), whatever the request has come to. */
+/* What the server leaves to us to forget (msgs.def, CACHEABLE REPLIES), whatever the request has come to. */
 static void forget_own(const struct answer *answer, uint16_t type, const union kr_any_msg *asked)
 {
 	bool learnt = !answer->err && answer->flags & KR_FRAME_CACHEABLE;

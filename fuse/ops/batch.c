@@ -12,12 +12,12 @@
 #include "fuse/base/notify.h"
 #include "fuse/writeback/flush.h"
 
-enum { DOOR_TIMEOUT_S = 3600, DOOR_MODE = S_IFREG | 0666 };
+enum { BATCH_FILE_TIMEOUT_S = 3600, BATCH_FILE_MODE = S_IFREG | 0666 };
 
 /* --- tokens ----------------------------------------------------------------------------------- */
 
 struct kr_batches {
-	pthread_mutex_t lock; /* guards the table, the tokens of the handles in it, and what doors were asked for */
+	pthread_mutex_t lock; /* guards the table, the tokens of the handles in it, and the asks of batch files */
 	struct kr_table by_token;
 };
 
@@ -81,7 +81,8 @@ static bool is_good(struct kr_batches *batches, const struct kr_batch_token *tok
 	return find_handle(batches, token) != NULL;
 }
 
-/* The file of that handle, with a reference; NULL also: it is not open for such reads. */
+/* The file of that handle, with a reference.  NULL also when HEAD asks to read a handle that is not readable or not
+ * relaxed. */
 static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch_head *head)
 {
 	KR_SCOPED_LOCK(&batches->lock);
@@ -94,7 +95,7 @@ static struct kr_file *file_of(struct kr_batches *batches, const struct kr_batch
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* What reads of a batch file mean. */
+/* The extents that the next reads of a batch file return. */
 struct kr_batch_ask {
 	unsigned references;  /* guarded by batches->lock */
 	struct kr_file *file; /* a reference */
@@ -117,7 +118,7 @@ static void put_ask(struct kr_batches *batches, struct kr_batch_ask *ask)
 	free(ask);
 }
 
-/* Makes ASK (NULL: nothing) what the batch file is asked for. */
+/* The next reads of BATCH_FILE return the extents of ASK (NULL: nothing). */
 static void set_ask(struct kr_batches *batches, struct kr_handle *batch_file, struct kr_batch_ask *ask)
 {
 	struct kr_batch_ask *before;
@@ -146,7 +147,7 @@ void kr_batch_forget(struct kr_batches *batches, struct kr_handle *handle)
 	handle->has_token = false;
 }
 
-/* A write that says what the next reads are about. */
+/* Serves a write that names the extents of the next reads. */
 static void answer_ask(fuse_req_t req, struct kr_handle *batch_file, const struct kr_batch_head *head,
 	const struct kr_batch_extent *extents, size_t size)
 {
@@ -168,7 +169,7 @@ static void answer_ask(fuse_req_t req, struct kr_handle *batch_file, const struc
 	fuse_reply_write(req, size);
 }
 
-/* Bytes [offset, offset + size) of the row of extents.  How many there are, or -errno. */
+/* Reads bytes [offset, offset + size) of all extents in a row.  Returns the count of bytes, or -errno. */
 static ssize_t read_extents(const struct kr_batch_ask *ask, uint64_t offset, size_t size, char *buffer)
 {
 	uint64_t begin = 0; /* of the extent, in the row */
@@ -254,7 +255,7 @@ struct batch {
 	size_t part;   /* bytes of the next one */
 	size_t size;
 	bool clear_suid;
-	bool invalidate; /* the kernel may have pages of these ranges from before */
+	bool invalidate; /* the kernel may have older pages of these ranges */
 };
 
 struct batch_op {
@@ -279,7 +280,7 @@ static int try_batch(struct batch *batch, struct kr_file *file)
 	if (kr_mount_fenced(file->mount) || !kr_lease_state_has(&file->holder, kr_file_write_kinds(file, false)))
 		return -EBUSY;
 	kr_flush_burst(file);
-	batch->invalidate |= file->holder.pages; /* also of an error: something may have gone in */
+	batch->invalidate |= file->holder.pages; /* after an error, too: a part may have been journaled */
 	while (batch->done < batch->count) {
 		const struct kr_batch_extent *extent = &batch->extents[batch->done];
 		size_t before = batch->part;
@@ -317,7 +318,7 @@ static void invalidated(struct kr_notify_job *job, int err)
 	free(invalidation);
 }
 
-/* ERR: 0, or why the rest did not go in. Any thread. */
+/* ERR: 0, or why the rest was not journaled.  Any thread. */
 static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *file, int err)
 {
 	struct kr_mount *mount = file->mount;
@@ -355,7 +356,7 @@ static void step_batch(struct kr_op *op)
 
 	if (op->interrupted)
 		err = -EINTR;
-	else if (!is_good(mount->batches, &batch_op->batch.token)) /* closed, or its lock lost, while this waited */
+	else if (!is_good(mount->batches, &batch_op->batch.token)) /* closed, or its lock lost, while the op waited */
 		err = -EBADF;
 	else
 		err = try_batch(&batch_op->batch, file);
@@ -418,33 +419,33 @@ void kr_batch_write(fuse_req_t req, struct kr_handle *batch_file, const char *da
 /* --- the batch file --------------------------------------------------------------------------- */
 
 static const struct stat batch_file = {
-	.st_ino = KR_INODE_BATCH_FILE, .st_mode = DOOR_MODE, .st_nlink = 1, .st_blksize = 4096};
+	.st_ino = KR_INODE_BATCH_FILE, .st_mode = BATCH_FILE_MODE, .st_nlink = 1, .st_blksize = 4096};
 
 void kr_batch_lookup(fuse_req_t req)
 {
 	struct fuse_entry_param entry = {.ino = KR_INODE_BATCH_FILE,
 		.generation = 1,
 		.attr = batch_file,
-		.attr_timeout = DOOR_TIMEOUT_S,
-		.entry_timeout = DOOR_TIMEOUT_S};
+		.attr_timeout = BATCH_FILE_TIMEOUT_S,
+		.entry_timeout = BATCH_FILE_TIMEOUT_S};
 
 	fuse_reply_entry(req, &entry);
 }
 
 void kr_batch_getattr(fuse_req_t req)
 {
-	fuse_reply_attr(req, &batch_file, DOOR_TIMEOUT_S);
+	fuse_reply_attr(req, &batch_file, BATCH_FILE_TIMEOUT_S);
 }
 
-struct door_op {
+struct batch_open_op {
 	struct kr_op op;
 	struct fuse_file_info fi;
 };
 
 static void step_open(struct kr_op *op)
 {
-	struct door_op *door_op = KR_CONTAINER_OF(op, struct door_op, op);
-	struct fuse_file_info fi = door_op->fi;
+	struct batch_open_op *batch_open_op = KR_CONTAINER_OF(op, struct batch_open_op, op);
+	struct fuse_file_info fi = batch_open_op->fi;
 	struct kr_handle *handle;
 	struct kr_fid fid;
 
@@ -460,7 +461,7 @@ static void step_open(struct kr_op *op)
 
 void kr_batch_open(fuse_req_t req, const struct fuse_file_info *fi)
 {
-	struct door_op *op;
+	struct batch_open_op *op;
 
 	if ((fi->flags & O_ACCMODE) == O_RDONLY) {
 		fuse_reply_err(req, EACCES);

@@ -1,9 +1,9 @@
 /* See op.h.
  *
- * Interrupts: libfuse calls on_interrupt in one of its workers, under the request's lock; it only posts a task.
- * Disarming (kr_op_finish) waits for that lock, so that afterwards no such call is under way and the op may be freed.
- * The kernel tells only once, also when a signal that does not end the wait is followed by one that does: who was
- * signalled is looked at again with each tick.
+ * Interrupts: libfuse calls on_interrupt in one of its workers, under the request's lock; on_interrupt only posts a
+ * task.  Disarming (kr_op_finish) waits for that lock.  So afterwards no such call is under way, and the op may be
+ * freed.  The kernel tells of an interrupt only once, also when a signal that ends the wait follows one that does not.
+ * So every tick looks again at the pending signals of each interrupted program.
  */
 #include "fuse/ops/op.h"
 
@@ -25,7 +25,7 @@ static void run_post(struct kr_task *task)
 
 	op->begun = true;
 	kr_list_append(&op->mount->ops, &op->all);
-	if (op->mount->parted) /* kr-notify answers a little longer than there are requests */
+	if (op->mount->parted) /* kr-notify answers requests for a little longer than there are ops */
 		kr_op_reply_err(op, -ENOTCONN);
 	else
 		op->step(op);
@@ -43,14 +43,14 @@ static void interrupt(struct kr_op *op)
 {
 	op->interrupted = true;
 	if (!op->begun)
-		return; /* its first step will see it */
+		return; /* its first step sees the interrupt */
 	if (op->call)
 		kr_rpc_cancel(op->mount->rpc, op->call);
 	else
 		op->step(op);
 }
 
-/* Whether what the program was signalled ends its wait by now. */
+/* Whether the program's pending signals end its wait by now. */
 static bool signals_end(const struct kr_op *op, uint64_t now)
 {
 	if (op->any_signal)
@@ -105,7 +105,7 @@ void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char 
 
 void kr_op_post(struct kr_op *op)
 {
-	/* In this order: once posted, the loop may answer and free it. */
+	/* In this order: once the op is posted, the loop may answer and free it. */
 	fuse_req_interrupt_func(op->req, on_interrupt, op);
 	kr_loop_post(op->mount->kr_loop, &op->post_task);
 }
@@ -115,7 +115,7 @@ int kr_op_given_up(const struct kr_op *op)
 	return op->interrupted ? -EINTR : op->late ? -ETIMEDOUT : 0;
 }
 
-/* One that is late now. */
+/* Finds an op that is late now. */
 static struct kr_op *find_late(struct kr_mount *mount, uint64_t now)
 {
 	struct kr_op *op;
@@ -126,7 +126,7 @@ static struct kr_op *find_late(struct kr_mount *mount, uint64_t now)
 	return NULL;
 }
 
-/* One that was signalled, and whose wait that ends now. */
+/* Finds an op whose program has a signal that ends its wait now. */
 static struct kr_op *find_ended(struct kr_mount *mount, uint64_t now)
 {
 	struct kr_op *op;
@@ -183,8 +183,8 @@ static void on_call_reply(void *context, int err, const void *reply, struct kr_b
 	op->on_reply(op, err, reply, data);
 }
 
-/* Loop thread: sends a call (encoded with kr_call_new) on behalf of the op; one at a time.  ON_REPLY gets the answer in
- * the loop thread, -EINTR after an interrupt that could be honoured. */
+/* Loop thread: sends a call (encoded with kr_call_new) for the op, one at a time.  ON_REPLY gets the reply in the loop
+ * thread, or -EINTR after an interrupt that the server honoured in time. */
 static void op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
 {
@@ -240,7 +240,7 @@ void kr_ops_interrupt(struct kr_mount *mount)
 	struct kr_list all;
 	struct kr_link *link;
 
-	/* By turns of a list of our own: an interrupted op may end itself and others. */
+	/* In turns over a list of its own: an interrupted op may end itself and others. */
 	kr_list_init(&all);
 	kr_list_move(&mount->ops, &all);
 	while ((link = kr_list_pop(&all)) != NULL) {
@@ -249,8 +249,8 @@ void kr_ops_interrupt(struct kr_mount *mount)
 	}
 }
 
-/* From /proc of the caller, who waits for us and cannot change them; about 10 us. One of another process namespace has
- * no number here: then there are none. */
+/* Reads the groups from the caller's /proc, which takes about 10 us; the caller waits for the answer and cannot change
+ * them.  A caller in another process namespace has no number here: then there are no groups. */
 static uint32_t find_groups(fuse_req_t req, uint32_t groups[KR_GROUPS_MAX])
 {
 	int count;
@@ -266,7 +266,7 @@ void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred)
 	const struct fuse_ctx *caller = fuse_req_ctx(req);
 
 	*ret_cred = (struct kr_cred){.uid = caller->uid, .gid = caller->gid};
-	if (caller->uid == 0) /* they give root nothing that root has not */
+	if (caller->uid == 0) /* root needs no groups */
 		return;
 	ret_cred->group_count = find_groups(req, groups);
 	ret_cred->groups = ret_cred->group_count ? groups : NULL;

@@ -1,9 +1,11 @@
-/* A FUSE request that is being served in the loop thread: how it waits, is woken, interrupted and answered.
+/* A FUSE request that the loop thread serves: how it waits, and is woken, interrupted and answered.
  *
- * A libfuse worker answers at once what it can (fast paths); for all else it makes a struct that begins with struct
- * kr_op, and posts it.  From then on only the loop thread touches it.  step() looks at all preconditions anew each
- * time: what is missing it kicks off, puts the op on the list of what it waits for, and returns; any change of state
- * steps all waiters of that list.  So no wake-up is lost.  A step that has all it needs answers and frees the op.
+ * A libfuse worker answers at once where it can (fast paths).  For the rest, the worker makes a struct that begins with
+ * struct kr_op, and posts it.  From then on only the loop thread touches the op.
+ *
+ * step() checks all preconditions anew each time.  If one is missing, step() starts the work for it, puts the op on the
+ * waiters' list of that precondition, and returns.  Any change of state steps all waiters of its list, so no wake-up is
+ * lost.  A step that finds all preconditions met answers and frees the op.
  */
 #ifndef KR_FUSE_OP_H
 #define KR_FUSE_OP_H
@@ -19,17 +21,17 @@
 struct kr_op {
 	struct kr_mount *mount;
 	fuse_req_t req;
-	/* Loop thread: look again.  Called after the post, when the op is woken (kr_waiters_wake), and after an
-	 * interrupt. */
+	/* Loop thread: checks the preconditions.  Called after the post, when the op is woken (kr_waiters_wake), and
+	 * after an interrupt. */
 	void (*step)(struct kr_op *op);
 	/* Frees what the op's own struct holds, not the struct; may be NULL. */
 	void (*fini)(struct kr_op *op);
-	/* For the list of what it waits for. */
+	/* In the list of the precondition that the op waits for. */
 	struct kr_waiter waiter;
-	/* A signal ends the program's wait (signals.h): a step that would wait answers -EINTR instead.  An op whose
-	 * call is under way gets the answer of the call first (-EINTR if it could be given up). */
+	/* A signal ends the program's wait (signals.h): a step that would wait answers -EINTR instead.  An op with a
+	 * call under way gets the call's reply first (-EINTR if the rpc could give the call up). */
 	bool interrupted;
-	/* Before the post: any signal does, as for fcntl(F_SETLKW). */
+	/* Set before the post: any signal ends the wait, as for fcntl(F_SETLKW). */
 	bool any_signal;
 	/* `soft`, and the server has been silent for too long: a step that would wait answers -ETIMEDOUT. */
 	bool late;
@@ -48,27 +50,29 @@ struct kr_op {
 	const char *name;
 };
 
-/* Any thread.  Zeroed memory of SIZE bytes (>= sizeof(struct kr_op), op first); NULL: out of memory, and REQ has been
- * answered with ENOMEM. NAME for status ("write"). */
+/* Any thread.  Returns zeroed memory of SIZE bytes (>= sizeof(struct kr_op), op first).  NULL: out of memory, and REQ
+ * has been answered with ENOMEM.  Status shows NAME ("write"). */
 void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char *name, void (*step)(struct kr_op *op));
-/* Any thread: steps the op in the loop, interrupts are heard from now on. The caller must not touch it any more. */
+/* Any thread: the loop steps the op, and interrupts reach it from now on.  The caller must not touch the op any more.
+ */
 void kr_op_post(struct kr_op *op);
-/* Loop thread: 0, or why an op that would have to wait is to answer instead: -EINTR, -ETIMEDOUT. */
+/* Loop thread.  0; or the error with which an op answers instead of waiting: -EINTR, -ETIMEDOUT. */
 int kr_op_given_up(const struct kr_op *op);
-/* Loop thread, a few times a second: finds those that are late or whose program is to end, and steps them. */
+/* Loop thread, a few times a second: steps the ops that are late, and those whose program has a signal that ends it. */
 void kr_ops_tick(struct kr_mount *mount);
-/* Loop thread: takes the op's ears and lists away; then answer with fuse_reply_*(op->req, ...), then kr_op_free. */
+/* Loop thread: takes the op off all lists and disarms interrupts.  Then answer with fuse_reply_*(op->req, ...), then
+ * call kr_op_free. */
 fuse_req_t kr_op_finish(struct kr_op *op);
 /* Loop thread, after kr_op_finish and the answer; or any thread before kr_op_post. */
 void kr_op_free(struct kr_op *op);
 /* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
 void kr_op_reply_err(struct kr_op *op, int err);
 
-/* The same from a message. */
+/* The same, encoded from MSG. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
-/* Any thread: a new op of SIZE bytes that, once posted, sends this one request and hands its answer to ON_REPLY, which
- * finishes the op. NULL: REQ has been answered with the error. */
+/* Any thread: makes an op of SIZE bytes.  Once posted, the op sends this one request and hands the reply to ON_REPLY,
+ * which finishes the op.  NULL: REQ has been answered with the error. */
 void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* Loop thread: interrupts all that is under way, for the end of the mount. */
@@ -79,20 +83,20 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
 }
-/* Who asks, with his supplementary groups, which are the calling thread's own memory until its next call. */
+/* The caller of REQ with its supplementary groups; they lie in the calling thread's memory until its next call. */
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
-/* The same for an op that keeps it: the groups live as long as the op. Before the post. */
+/* The same for an op that keeps the credentials: the groups live as long as the op.  Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* An entry for fuse_reply_entry/create, counting one lookup (kernel timeouts 0); NAME in PARENT is where it was
- * found (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
+/* Fills an entry for fuse_reply_entry/create and counts one lookup (kernel timeouts 0).  The entry was found as NAME in
+ * PARENT (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
 	const struct kr_attr *attr, struct fuse_entry_param *ret_entry);
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 
-/* What a program hears of the error of a request about a name in PARENT, which the kernel knows: in a directory that is
- * gone (-ESTALE) there is none, as on a local disk (-ENOENT); of the export itself, or one that was never looked up,
- * that is not said. */
+/* The error that a program gets when a request about a name in PARENT fails with ERR.  A directory that is gone
+ * (-ESTALE) has no such name, as on a local disk: -ENOENT.  The export's own root, or a directory that the kernel has
+ * not looked up, keeps -ESTALE. */
 int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err);
 
 /* --- handlers: the table in serve.c --------------------------------------------------------------
@@ -121,12 +125,12 @@ void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
-/* xattr.c */
+/* op_xattr.c */
 void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
 void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
 void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name);
-/* open.c */
+/* op_open.c */
 void kr_op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
 void kr_op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);

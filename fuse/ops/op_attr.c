@@ -1,5 +1,5 @@
-/* Attributes: the kernel asks each time (timeouts 0), and we the server, unless they are noted (attr_cache.h); with
- * this node's unflushed bytes on top.
+/* Attributes.  The kernel asks each time (timeouts 0).  The node asks the server, unless the attribute cache has the
+ * answer (attr_cache.h), and adds its own unflushed bytes.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -42,7 +42,7 @@ static struct timespec timespec_of(struct kr_time time)
 	return (struct timespec){.tv_sec = time.sec, .tv_nsec = time.nsec};
 }
 
-/* What a server says that is not ours, or whose words somebody changes. */
+/* The server sent attributes that cannot be true: it is no kairand, or an attacker changes its messages. */
 static void complain(struct kr_mount *mount)
 {
 	static atomic_bool complained;
@@ -52,14 +52,15 @@ static void complain(struct kr_mount *mount)
 			mount->options->source, kr_fail_reason());
 }
 
-/* The kernel makes much of it. */
+/* The kernel derives several figures from it. */
 static blksize_t block_size(uint32_t said)
 {
 	return said >= 512 && said <= 1 << 20 && (said & (said - 1)) == 0 ? (blksize_t)said : 4096;
 }
 
-/* A write's mtime goes by the server's clock to the nanosecond, the ctime of the flush by its kernel's, which stands
- * still for a tick of up to 10 ms: as on a local disk the second shall never lie before the first. */
+/* The server's clock gives a write's mtime, to the nanosecond.  The server's kernel gives the ctime of the flush.  That
+ * kernel's clock stands still for a tick of up to 10 ms.  As on a local disk, the ctime must never lie before the
+ * mtime. */
 static struct kr_time ctime_of(const struct kr_attr *attr)
 {
 	enum { TICK_NS = 20 * 1000 * 1000 };
@@ -89,13 +90,13 @@ static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 	};
 }
 
-/* A GETATTR whose answer waits until the kernel believes in the size that it says. */
+/* A GETATTR whose answer waits until the kernel has taken over the size in that answer. */
 struct sizing {
 	struct kr_notify_job job;
 	fuse_req_t req;
 	struct stat stat;
 	uint64_t number;
-	uint32_t cuts;
+	uint32_t truncations;
 };
 
 /* kr-notify. */
@@ -106,10 +107,10 @@ static void tell_size(struct kr_notify_job *job, int err)
 	uint64_t size = (uint64_t)sizing->stat.st_size;
 
 	(void)KR_FAULT("size.tell");
-	if (kr_inode_notify_size(mount->inodes, sizing->number, size, sizing->cuts)) {
+	if (kr_inode_notify_size(mount->inodes, sizing->number, size, sizing->truncations)) {
 		(void)KR_FAULT("size.telling");
 		err = kr_shim_grow(mount->fuse, sizing->number, size);
-		kr_inode_notified_size(mount->inodes, sizing->number, size, sizing->cuts, err == 0);
+		kr_inode_notified_size(mount->inodes, sizing->number, size, sizing->truncations, err == 0);
 		fuse_reply_attr(sizing->req, &sizing->stat, 0);
 	} else {
 		kr_op_getattr(sizing->req, sizing->number, NULL);
@@ -129,10 +130,10 @@ static bool is_credible(fuse_req_t req, uint64_t number, const struct kr_attr *a
 	return false;
 }
 
-/* Answers a GETATTR of the file NUMBER, cut CUTS times (inode_table.h) before it was asked for, with ATTR, or with EIO
- * if that cannot be true; the kernel believes in the size then.  If the file has been cut since it is asked for anew.
- */
-static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const struct kr_attr *attr)
+/* Answers a GETATTR of the file NUMBER with ATTR when the kernel has taken over the size; EIO if ATTR cannot be true.
+ * CUTS counts the truncations of the file (inode_table.h) before GETATTR was sent.  If the file has been truncated
+ * since, the node sends GETATTR again. */
+static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t truncations, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct sizing *sizing;
@@ -141,7 +142,7 @@ static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const 
 	if (!is_credible(req, number, attr))
 		return;
 	to_stat(attr, &stat);
-	switch (S_ISREG(attr->mode) ? kr_inode_reply_size(mount->inodes, number, attr->size, &cuts) :
+	switch (S_ISREG(attr->mode) ? kr_inode_reply_size(mount->inodes, number, attr->size, &truncations) :
 				      KR_SIZE_REPLY_KNOWN) {
 	case KR_SIZE_REPLY_KNOWN:
 		(void)KR_FAULT("size.known");
@@ -153,14 +154,14 @@ static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t cuts, const 
 	case KR_SIZE_REPLY_NOTIFY:
 		sizing = kr_xcalloc(1, sizeof(*sizing));
 		*sizing = (struct sizing){
-			.job.done = tell_size, .req = req, .stat = stat, .number = number, .cuts = cuts};
+			.job.done = tell_size, .req = req, .stat = stat, .number = number, .truncations = truncations};
 		kr_notify(mount->notifier, &sizing->job);
 		break;
 	}
 }
 
-/* A SETATTR that has cut the file: what others tell of it must not reach the kernel after the answer. */
-struct cutting {
+/* A SETATTR that has truncated the file: sizes that other threads tell must not reach the kernel after the answer. */
+struct truncation {
 	struct kr_notify_job job;
 	fuse_req_t req;
 	struct stat stat;
@@ -168,32 +169,32 @@ struct cutting {
 };
 
 /* kr-notify. */
-static void answer_cut(struct kr_notify_job *job, int err)
+static void answer_truncation(struct kr_notify_job *job, int err)
 {
-	struct cutting *cutting = KR_CONTAINER_OF(job, struct cutting, job);
+	struct truncation *truncation = KR_CONTAINER_OF(job, struct truncation, job);
 
 	(void)err;
-	kr_inode_await_notifiers(kr_op_mount(cutting->req)->inodes, &cutting->fid);
-	fuse_reply_attr(cutting->req, &cutting->stat, 0);
-	free(cutting);
+	kr_inode_await_notifiers(kr_op_mount(truncation->req)->inodes, &truncation->fid);
+	fuse_reply_attr(truncation->req, &truncation->stat, 0);
+	free(truncation);
 }
 
-/* Answers a SETATTR of the file NUMBER, which is FID, and after which ATTR are its attributes; SIZED: it has set the
- * size. */
+/* Answers a SETATTR of the file NUMBER, which is FID, with its new attributes ATTR.  SIZED: the request set the size.
+ */
 static void op_reply_changed(
 	fuse_req_t req, uint64_t number, const struct kr_fid *fid, bool sized, const struct kr_attr *attr)
 {
 	struct kr_mount *mount = kr_op_mount(req);
-	struct cutting *cutting;
+	struct truncation *truncation;
 	struct stat stat;
 
 	if (!is_credible(req, number, attr))
 		return;
 	to_stat(attr, &stat);
 	if (sized && kr_inode_truncated(mount->inodes, fid)) {
-		cutting = kr_xcalloc(1, sizeof(*cutting));
-		*cutting = (struct cutting){.job.done = answer_cut, .req = req, .stat = stat, .fid = *fid};
-		kr_notify(mount->notifier, &cutting->job);
+		truncation = kr_xcalloc(1, sizeof(*truncation));
+		*truncation = (struct truncation){.job.done = answer_truncation, .req = req, .stat = stat, .fid = *fid};
+		kr_notify(mount->notifier, &truncation->job);
 		return;
 	}
 	if (S_ISREG(attr->mode) && !sized)
@@ -228,7 +229,7 @@ struct getattr_op {
 	uint64_t number;
 	struct kr_fid fid;
 	uint64_t stamp;
-	uint32_t cuts; /* of the file, when it was sent (inode_table.h) */
+	uint32_t truncations; /* truncations of the file before the request was sent (inode_table.h) */
 	int tries;
 };
 
@@ -238,7 +239,7 @@ static void reply_getattr(struct kr_op *op, const struct kr_attr *attr)
 {
 	struct getattr_op *getattr = KR_CONTAINER_OF(op, struct getattr_op, op);
 
-	op_reply_attr(kr_op_finish(op), getattr->number, getattr->cuts, attr);
+	op_reply_attr(kr_op_finish(op), getattr->number, getattr->truncations, attr);
 	kr_op_free(op);
 }
 
@@ -280,18 +281,18 @@ static void step_getattr(struct kr_op *op)
 	file = kr_file_find(op->mount, &getattr->fid);
 	getattr->stamp = file ? kr_clock_ns() : 0;
 	kr_file_put(file);
-	getattr->cuts = kr_inode_truncations(op->mount->inodes, getattr->number);
+	getattr->truncations = kr_inode_truncations(op->mount->inodes, getattr->number);
 	kr_op_send(op, KR_MSG_GETATTR, &msg, KR_RPC_READ_ONLY, on_getattr);
 }
 
-/* Answers from what is noted. False: it has to be asked. */
-static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid)
+/* Answers from the attribute cache.  False: the op must ask the server. */
+static bool getattr_cached(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct kr_attr attr;
 	struct kr_file *file;
 	uint64_t true_ns;
-	uint32_t cuts = kr_inode_truncations(mount->inodes, ino);
+	uint32_t truncations = kr_inode_truncations(mount->inodes, ino);
 	bool good;
 
 	if (!kr_attr_cache_getattr(mount, fid, &attr, &true_ns))
@@ -301,7 +302,7 @@ static bool getattr_noted(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *f
 	kr_file_put(file);
 	if (!good)
 		return false;
-	op_reply_attr(req, ino, cuts, &attr);
+	op_reply_attr(req, ino, truncations, &attr);
 	return true;
 }
 
@@ -317,7 +318,7 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	kr_inode_fid(mount->inodes, ino, &fid);
-	if (getattr_noted(req, ino, &fid))
+	if (getattr_cached(req, ino, &fid))
 		return;
 	op = kr_op_new(sizeof(*op), mount, req, "getattr", step_getattr);
 	if (!op)
@@ -333,16 +334,16 @@ struct setattr_op {
 	struct kr_op op;
 	uint64_t number;
 	struct kr_setattr_request msg;
-	struct kr_file *file; /* NULL: not in use here */
+	struct kr_file *file; /* NULL: no program of this node has it open */
 	struct kr_file_waiter waiter;
 	uint64_t size;   /* UINT64_MAX: not set */
-	uint64_t behind; /* the FLUSH that it was sent behind, not waiting for its answer; 0: it was not */
-	bool waited;     /* for a FLUSH: it is sent behind one only if that goes out at once, and once */
+	uint64_t behind; /* the FLUSH behind which SETATTR went out without waiting for its reply; 0: none */
+	bool waited;     /* for a FLUSH: the op goes behind one only if it can go out at once, and only once */
 };
 
 static void step_setattr(struct kr_op *op);
 
-/* Whether it has been carried out, and after the FLUSH that it was sent behind; it is not sent behind one twice. */
+/* Whether the server has done it, after the FLUSH behind which it went out.  It does not go behind a FLUSH twice. */
 static bool in_order(struct setattr_op *setattr, int err)
 {
 	uint64_t behind = setattr->behind;
@@ -377,7 +378,7 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 	kr_op_free(op);
 }
 
-/* What changes no bytes goes out behind the FLUSH that is to come before it, which spares a round trip. */
+/* A SETATTR that changes no bytes goes out right behind the FLUSH that must precede it, which spares a round trip. */
 static void send_behind(struct setattr_op *setattr)
 {
 	if (setattr->size != UINT64_MAX || setattr->waited)

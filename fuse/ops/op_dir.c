@@ -1,10 +1,12 @@
-/* Directories: an open directory asks the server for 64 KiB of entries at a time and hands them out in the kernel's
- * pieces.
+/* Directories.  An open directory fetches 64 KiB of entries at a time from the server, and the kernel gets them in
+ * smaller pieces.
  *
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
- * belongs to the loop thread.  No readdirplus: with kernel timeouts of zero the attributes that come along would be
- * asked again by the stat that follows, so it would only make the server look at each file twice.  What was listed
- * helps to look names up ahead instead (lookup_prefetch.h).
+ * belongs to the loop thread.
+ *
+ * No readdirplus: kernel timeouts are zero, so the kernel would ask for the attributes again at the next stat.
+ * Readdirplus would only make the server look at each file twice.  The listed names serve lookup prefetch instead
+ * (lookup_prefetch.h).
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +24,7 @@
 enum { PAGE_BYTES = 65536, ENTRY_FIXED = 8 + 8 + 1 + 1 };
 
 struct dir {
-	struct kr_cred cred; /* of who opened it */
+	struct kr_cred cred; /* of the program that opened it */
 	uint32_t *groups;    /* in it */
 	struct kr_fid fid;
 	uint64_t root_ino; /* 0: not the mount's root */
@@ -87,7 +89,7 @@ void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fuse_reply_err(req, 0);
 }
 
-/* The entry at position NEXT of what was read ahead. -EPROTO: the server's bytes make no sense. */
+/* Takes the entry at position NEXT of the entries read ahead.  -EPROTO: the server's bytes make no sense. */
 static int take_entry(const struct dir *dir, struct entry *ret)
 {
 	struct kr_reader r;
@@ -119,7 +121,7 @@ static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
 
 		if (err < 0)
 			return err;
-		/* What lies above the mount's root is not in this filesystem. */
+		/* The parent of the mount's root is not in this filesystem. */
 		if (dir->root_ino && strcmp(entry.name, "..") == 0)
 			entry.ino = dir->root_ino;
 		struct stat stat = {.st_ino = entry.ino, .st_mode = (mode_t)DTTOIF(entry.type)};
@@ -138,8 +140,8 @@ static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
 
 static void on_entries(struct kr_op *base, int err, const void *message, struct kr_buf *data);
 
-/* What follows the op's position, from what is noted. */
-static bool read_noted(struct readdir_op *op)
+/* Reads the entries at the op's position from the attribute cache. */
+static bool read_cached(struct readdir_op *op)
 {
 	struct dir *dir = op->dir;
 
@@ -165,7 +167,7 @@ static void step_readdir(struct kr_op *base)
 		kr_op_reply_err(base, -EINTR);
 		return;
 	}
-	/* From the start it is always asked anew: rewinddir has to see what was created since. */
+	/* A read from the start always asks the server anew: rewinddir has to see names created since. */
 	bool here = dir->entries && op->offset == dir->cookie && (op->offset || op->asked);
 
 	if (here && (dir->next < dir->length || dir->end)) {
@@ -181,7 +183,7 @@ static void step_readdir(struct kr_op *base)
 		kr_op_free(base);
 		return;
 	}
-	if (read_noted(op)) {
+	if (read_cached(op)) {
 		step_readdir(base);
 		return;
 	}
@@ -198,7 +200,7 @@ static void on_entries(struct kr_op *base, int err, const void *message, struct 
 
 	(void)data;
 	if (err == -ESTALE)
-		err = -ENOENT; /* removed while open, as a local directory says it */
+		err = -ENOENT; /* removed while open: a local directory answers the same */
 	if (err == 0 && !reply->entries.length && !reply->end)
 		err = -EPROTO;
 	if (err == 0 && !dir->entries && !(dir->entries = malloc(PAGE_BYTES)))

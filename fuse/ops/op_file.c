@@ -41,7 +41,7 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds)
 	kr_file_need(op->file, kinds);
 }
 
-/* --- what writes do --------------------------------------------------------------------------- */
+/* --- journaling writes ------------------------------------------------------------------------ */
 
 uint8_t kr_file_write_kinds(const struct kr_file *file, bool append)
 {

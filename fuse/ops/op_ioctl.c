@@ -1,4 +1,4 @@
-/* IOCTL: what common/kairan_ioctl.h says.  Any other command is not for us. */
+/* IOCTL: the commands of common/kairan_ioctl.h, and no others. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -62,14 +62,15 @@ static void reply_info(fuse_req_t req)
 
 static void set_relaxed(fuse_req_t req, struct kr_handle *handle, const uint32_t *relaxed)
 {
-	/* Pages in the kernel are shared by all handles of the file, which rely on them. */
+	/* All handles of the file share the kernel's pages, and rely on them. */
 	if (!handle->direct || handle->batch_file) {
 		fuse_reply_err(req, EINVAL);
 		return;
 	}
 	atomic_store(&handle->relaxed, *relaxed != 0);
 	if (*relaxed) {
-		/* READ that came with the open is more than it needs, and would cost a flush when others write. */
+		/* A relaxed handle does not need the READ lease of the open.  READ would cost a flush when other nodes
+		 * write. */
 		pthread_mutex_lock(&handle->file->lock);
 		kr_lease_state_release(&handle->file->holder, KR_LEASE_READ);
 		pthread_mutex_unlock(&handle->file->lock);

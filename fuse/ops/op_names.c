@@ -1,6 +1,6 @@
-/* Operations on names: each is one request to the server, which answers when it is done there, or answered from what
- * the server lets us note (attr_cache.h).  The kernel caches nothing, so that every node sees every change at once.
- * Workers answer from notes, or encode and post; the loop answers.
+/* Operations on names.  Each is one request that the server answers after it has done it, unless the attribute cache
+ * has the answer (attr_cache.h).  The kernel caches nothing, so every node sees every change at once.  Workers answer
+ * from the cache, or encode and post; the loop answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
-/* An operation that ends with an entry; `lookup` is what must be asked again when own bytes went to the server between
- * the question and the answer (its attributes are then older than what this node has seen). */
+/* An operation that ends with an entry.  The node's own bytes may reach the server between request and reply.  The
+ * reply's attributes are then older than those that this node has seen, and the op asks for them again. */
 struct entry_op {
 	struct kr_op op;
 	struct kr_fid parent; /* where the entry is */
@@ -31,7 +31,7 @@ struct entry_op {
 struct lookup_op {
 	struct entry_op entry;
 	struct kr_cred cred;
-	bool waited; /* for a request that asked ahead */
+	bool waited; /* for a prefetched lookup of that name */
 };
 
 static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
@@ -45,7 +45,7 @@ static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct
 		kr_op_reply_err(op, err);
 		return;
 	}
-	/* An interrupted caller: the kernel has not learnt of the lookup and will not forget it. */
+	/* The program was interrupted: the kernel has not learnt of the lookup and will not forget it. */
 	if (fuse_reply_entry(kr_op_finish(op), &entry) < 0)
 		kr_op_entry_undo(mount, &entry);
 	kr_op_free(op);
@@ -71,7 +71,7 @@ static void on_attr_again(struct kr_op *op, int err, const void *message, struct
 	reply_entry(op, &entry->file, &entry->attr);
 }
 
-/* Answers with an entry; attributes of a file that is open here get this node's unflushed bytes. */
+/* Answers with an entry.  For a file that is open here, this node's unflushed bytes count in the attributes. */
 static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
 {
 	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
@@ -80,8 +80,8 @@ static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struc
 	bool asked_in_time;
 
 	entry->attr = *attr;
-	/* If own bytes went to the server since the name was asked for, its attributes may be older than they, and are
-	 * asked for by themselves. */
+	/* If own bytes reached the server after the request was sent, its attributes may be older than those bytes.
+	 * Then GETATTR asks for them alone. */
 	asked_in_time = !file || kr_file_overlay_attr(file, op->started_ns, false, &entry->attr);
 	if (asked_in_time) {
 		reply_entry(op, fid, &entry->attr);
@@ -103,7 +103,7 @@ int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err)
 	return number && kr_inode_removed_directory(mount->inodes, number, &attr) ? -ENOENT : err;
 }
 
-/* Of a request about a name. */
+/* Answers a request about a name with an error. */
 static void reply_error_in(struct kr_op *op, int err)
 {
 	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
@@ -176,7 +176,7 @@ static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg
 		kr_op_post(op);
 }
 
-/* The same for one that ends with the entry NAME in PARENT. */
+/* The same for a request that ends with the entry NAME in PARENT. */
 static void ask_entry(fuse_req_t req, const char *op_name, const struct kr_fid *parent, const char *name, uint16_t type,
 	const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
@@ -201,8 +201,8 @@ static bool name_fits(fuse_req_t req, const char *name)
 
 /* --- lookup ----------------------------------------------------------------------------------- */
 
-/* What is noted about NAME; an entry counts one lookup. False: it has to be asked. */
-static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+/* The attribute cache's knowledge of NAME; an entry counts one lookup.  False: the op must ask the server. */
+static bool find_cached(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, int *ret_err, struct fuse_entry_param *ret_entry)
 {
 	struct kr_fid fid;
@@ -223,7 +223,7 @@ static bool find_noted(struct kr_mount *mount, const struct kr_cred *cred, const
 	return good;
 }
 
-static void say_entry(fuse_req_t req, int err, const struct fuse_entry_param *entry)
+static void reply_cached(fuse_req_t req, int err, const struct fuse_entry_param *entry)
 {
 	if (err)
 		fuse_reply_err(req, -err);
@@ -231,15 +231,15 @@ static void say_entry(fuse_req_t req, int err, const struct fuse_entry_param *en
 		kr_op_entry_undo(kr_op_mount(req), entry);
 }
 
-/* Answers at once from what is noted, for CRED (NULL: whoever asks). */
-static bool lookup_noted(fuse_req_t req, const struct kr_lookup_request *msg, const struct kr_cred *cred)
+/* Answers at once from the attribute cache, for CRED (NULL: the caller of REQ). */
+static bool lookup_cached(fuse_req_t req, const struct kr_lookup_request *msg, const struct kr_cred *cred)
 {
 	struct fuse_entry_param entry;
 	int err;
 
-	if (!find_noted(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
+	if (!find_cached(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
 		return false;
-	say_entry(req, err, &entry);
+	reply_cached(req, err, &entry);
 	return true;
 }
 
@@ -256,8 +256,8 @@ static void step_lookup(struct kr_op *op)
 		return;
 	if (kr_op_given_up(op)) {
 		kr_op_reply_err(op, kr_op_given_up(op));
-	} else if (lookup->waited && find_noted(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
-		say_entry(kr_op_finish(op), err, &entry);
+	} else if (lookup->waited && find_cached(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
+		reply_cached(kr_op_finish(op), err, &entry);
 		kr_op_free(op);
 	} else if (!lookup->waited && (list = kr_lookup_prefetch_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
 		lookup->waited = true;
@@ -279,10 +279,10 @@ void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (!name_fits(req, name))
 		return;
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
-	if (lookup_noted(req, &msg, NULL))
+	if (lookup_cached(req, &msg, NULL))
 		return;
 	kr_op_cred(req, &msg.cred);
-	if (lookup_noted(req, &msg, &msg.cred))
+	if (lookup_cached(req, &msg, &msg.cred))
 		return;
 	op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "lookup", step_lookup);
 	if (!op)
@@ -370,12 +370,12 @@ void kr_op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *n
 /* A request that takes a name away. */
 struct removal_op {
 	struct kr_op op;
-	struct kr_fid victim; /* length 0: nothing, or it is not known what */
+	struct kr_fid victim; /* length 0: none, or not known */
 	uint64_t version;
 };
 
-/* What is cached of a file that this node has just removed is of no use. Whoever has it open here, or has read it,
- * hears of its end with RECALL; what was cached before that, or by an earlier mount, goes now. */
+/* This node has just removed the file, so its cached blocks are of no use.  A node that has the file open or has read
+ * it learns of its end by RECALL.  Blocks cached before that, or by an earlier mount, go now. */
 static void on_removed(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
 	const struct removal_op *removal = KR_CONTAINER_OF(op, struct removal_op, op);
@@ -390,7 +390,7 @@ static void on_removed(struct kr_op *op, int err, const void *message, struct kr
 	kr_op_reply_err(op, err);
 }
 
-/* Posts the request, after which NAME in PARENT stands for its file no more. */
+/* Posts the request; afterwards NAME in PARENT does not name its file any more. */
 static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, uint16_t type, const void *msg)
 {

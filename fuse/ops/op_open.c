@@ -1,14 +1,14 @@
 /* OPEN, CREATE, TMPFILE and RELEASE.
  *
- * Open modes.  A handle for writing is direct_io: its write(2)s are journaled byte by byte as they are, never page by
- * page. One for reading only goes through the kernel's pages, which are valid as long as READ is held (recall.c drops
- * them), so it keeps what they have.  The kernel may map either; but before 6.6 it maps none that is direct_io
- * (MAP_SHARED: ENODEV): with shared_mmap a handle for reading and writing goes through the pages there, too (op_write.c
- * says what that costs).
+ * Open modes.  A handle for writing is direct_io: the node journals its write(2)s byte by byte, never page by page.  A
+ * handle for reading only goes through the kernel's pages, and keeps them.  They are valid as long as the node holds
+ * READ (recall.c drops them).  The kernel may map either kind of handle.  But before 6.6 it maps no direct_io handle
+ * (MAP_SHARED: ENODEV).  There, with shared_mmap, a handle for reading and writing goes through the pages, too
+ * (op_write.c tells the price).
  *
- * Through a mapping of a handle for reading and writing programs store into pages of which the kernel asks nobody.  As
- * long as there is such a handle (file->pages.mappable) pages come under READ and WRITE together (op_read.c); those
- * that have come before, under READ alone, are dropped before the first is opened.
+ * Through a mapping of a handle for reading and writing, a program stores into pages without any request.  While such a
+ * handle is open (file->pages.mappable), pages come under READ and WRITE together (op_read.c).  Pages that came before,
+ * under READ alone, are dropped before the first such handle is opened.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,13 +38,13 @@ enum {
 enum { FLAG_EXECUTE = 0x20 };
 
 struct open_op {
-	struct kr_file_op file_op; /* of CREATE: the file is known with the answer */
+	struct kr_file_op file_op; /* CREATE's reply tells the file */
 	struct fuse_file_info fi;
 	struct kr_fid parent;
 	char *name; /* NULL: OPEN; "" an unnamed file */
 	uint32_t mode, umask;
 	struct kr_cred cred;
-	bool answered; /* by the server: as follows; what is left may have to wait (claim_pages) */
+	bool answered; /* the server has replied, as follows; the op may still wait (claim_pages) */
 	bool readable;
 	struct kr_attr attr;
 	uint64_t generation, stamp; /* when it was sent */
@@ -84,16 +84,16 @@ void kr_op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	kr_loop_post(mount->kr_loop, &handle->release_task);
 }
 
-/* Whether the handle must not be direct_io, because programs may map it.  Appends are, since the kernel does not know
- * where the file ends. */
+/* Whether the handle must not be direct_io, because programs may map it.  A handle for appending is direct_io, since
+ * the kernel does not know where the file ends. */
 static bool is_paged(const struct kr_handle *handle, int flags)
 {
 	return handle->file->mount->options->shared_mmap && handle->readable && handle->writable &&
 		!(flags & (O_APPEND | O_DIRECT)) && !kr_shim_direct_io_mmap();
 }
 
-/* Whether programs may store into the kernel's pages through a mapping of such a handle.  (Of one that is paged, too:
- * op_write.c.) */
+/* Whether programs may store into the kernel's pages through a mapping of such a handle.  A paged handle is one, too
+ * (op_write.c). */
 static bool is_mappable(const struct fuse_file_info *fi)
 {
 	return (fi->flags & O_ACCMODE) == O_RDWR && kr_shim_direct_io_mmap();
@@ -117,16 +117,16 @@ static struct kr_handle *new_handle(struct kr_file *file, struct fuse_file_info 
 	return handle;
 }
 
-/* --- what the answer says --------------------------------------------------------------------- */
+/* --- the reply -------------------------------------------------------------------------------- */
 
-/* Notes the grant and the attributes. Whether READ is held now. */
+/* Takes over the grant and the attributes.  Returns whether the node holds READ now. */
 static bool learn(struct open_op *open, struct kr_file *file, uint8_t granted, const struct kr_attr *attr)
 {
 	struct kr_journal *journal = file->mount->journal;
 	bool held, outdated;
 
 	KR_SCOPED_LOCK(&file->lock);
-	/* Own bytes went to the server since: ATTR may be of before, and its ctime need not tell. */
+	/* Own bytes have reached the server since: ATTR may be older than they, and its ctime need not show that. */
 	outdated = file->changed_ns && file->changed_ns >= open->stamp;
 	if (open->fi.flags & O_TRUNC) {
 		kr_journal_trim(journal, &file->dirty, 0);
@@ -154,8 +154,8 @@ static void keep_inline(struct kr_file *file, struct kr_buf *data, uint64_t chec
 		kr_stage_put_inline(stage, data, checksum);
 }
 
-/* Whether the kernel has no pages that came under READ alone; then all that come now do so under both, if programs may
- * store into them. */
+/* If programs may store into the pages, new pages must come under READ and WRITE from now on.  Returns whether the
+ * kernel has no pages left that came under READ alone. */
 static bool claim_pages(struct open_op *open)
 {
 	struct kr_file *file = open->file_op.file;
@@ -179,7 +179,7 @@ static bool may_finish(struct open_op *open)
 	bool claimed = claim_pages(open);
 
 	if (!claimed && !kr_op_given_up(op)) {
-		kr_file_op_wait(&open->file_op, 0); /* woken when the pages have gone, or another has claimed them */
+		kr_file_op_wait(&open->file_op, 0); /* woken when the pages have gone, or another op has claimed them */
 		return false;
 	}
 	file->open.opening--;
@@ -223,12 +223,12 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 	if (open->readable && reply->has_data && data)
 		keep_inline(file, data, reply->checksum);
 	open->answered = true;
-	kr_file_step(file); /* others may have waited for what was granted */
+	kr_file_step(file); /* other ops may have waited for the granted lease */
 	finish_open(open);
 }
 
-/* Whether the cache has the bytes of the version that this node knows of.  That may be an older one: then the read fetches the bytes of the
- * version that the answer tells. */
+/* Whether the cache has the bytes of the version that this node knows of.  That version may be outdated: then the read
+ * fetches the bytes of the version in the reply. */
 static bool has_bytes(struct kr_file *file)
 {
 	struct kr_mount *mount = file->mount;

@@ -1,9 +1,10 @@
-/* READ.  A libfuse worker serves what lies on this node under a READ lease; the rest waits in the loop: for the lease,
- * for attributes, for blocks.  Who has entered the lease stays inside until served, so that a recall can't starve it.
+/* READ.  A libfuse worker serves bytes that lie on this node under a READ lease.  Other reads wait in the loop: for the
+ * lease, for attributes, for blocks.  A read that has entered the lease stays inside until it is served, so a recall
+ * cannot starve it.
  *
- * The kernel does not ask before a program stores into a page that it has.  So what fills its pages, of a file that
- * programs may have mapped for storing (file->pages.mappable), needs READ and WRITE (lease_state.h); a read(2) of it
- * does not.  The kernel says which it is: what a program reads past the pages has the owner of its locks with it.
+ * A program stores into a page that the kernel has without any request.  So if programs may have mapped a file for
+ * storing (file->pages.mappable), filling its pages needs READ and WRITE (lease_state.h).  A read(2) past the pages
+ * does not.  The kernel tells the two apart: a read past the pages carries the lock owner.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,13 +38,13 @@ static bool is_page_aligned(uint64_t offset, size_t size)
 	return ((offset | size) & PAGE_MASK) == 0;
 }
 
-/* What a read needs; PAGE: for the kernel's pages. [lock] held. */
+/* The lease kinds that a read needs.  PAGE: the read fills the kernel's pages.  [lock] held. */
 static uint8_t kinds_of(const struct kr_file *file, bool page)
 {
 	return page && file->pages.mappable ? KR_LEASE_ALL : KR_LEASE_READ;
 }
 
-/* A read for the kernel's pages is inside with KINDS. [lock] held. */
+/* A read that fills the kernel's pages has entered KINDS.  [lock] held. */
 static void note_pages(struct kr_file *file, uint8_t kinds)
 {
 	if (kinds & KR_LEASE_WRITE)
@@ -52,14 +53,13 @@ static void note_pages(struct kr_file *file, uint8_t kinds)
 		kr_lease_state_cached(&file->holder);
 }
 
-/* Leaves the lease; whoever waits for that is told. [lock] held. */
+/* Leaves the lease, and wakes ops that wait for that.  [lock] held. */
 static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
 {
 	kr_lease_state_leave(&file->holder, kinds, epoch);
 	if (kinds & KR_LEASE_WRITE)
 		file->pages.given_ns = kr_clock_ns();
-	/* The session was lost meanwhile, and the kernel's pages with it: those that this read has filled came too
-	 * late. */
+	/* The session was lost meanwhile, and the kernel's pages with it: the pages of this read came too late. */
 	if (epoch != file->holder.epoch) {
 		note_pages(file, kinds);
 		kr_lease_state_distrust(&file->holder);
@@ -68,14 +68,14 @@ static void leave(struct kr_file *file, uint8_t kinds, uint32_t epoch)
 		kr_file_step(file);
 }
 
-/* Whether what was read under the lease of EPOCH is still good to fill pages with. */
+/* Whether bytes read under the lease of EPOCH may still fill pages. */
 static bool still_held(struct kr_file *file, uint32_t epoch)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	return epoch == file->holder.epoch;
 }
 
-/* The kernel goes by it, if it was for its pages. */
+/* A short read shows where the file ends.  If the read fills pages, the kernel takes that as the size. */
 static void note_end(const struct kr_file *file, uint64_t number, uint64_t offset, size_t size, size_t length)
 {
 	if (length < size && is_page_aligned(offset, size))
@@ -84,7 +84,7 @@ static void note_end(const struct kr_file *file, uint64_t number, uint64_t offse
 
 /* --- in a worker ------------------------------------------------------------------------------ */
 
-/* Whether the range can be read without waiting; then RET_KINDS are entered and PLAN made. */
+/* Whether the range can be read without waiting; then the read has entered RET_KINDS and made PLAN. */
 static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool page, struct kr_read_plan *plan,
 	uint8_t *ret_kinds, uint32_t *ret_epoch)
 {
@@ -104,7 +104,7 @@ static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool 
 	return true;
 }
 
-/* Not for the kernel's pages, on which all handles of the file rely. */
+/* Not for the kernel's pages: all handles of the file rely on those. */
 static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_t offset, size_t size, bool page)
 {
 	void *buffer;
@@ -169,7 +169,7 @@ static void fini_read(struct kr_op *op)
 	kr_file_op_fini(op);
 }
 
-/* Whether the op is inside the lease, with its plan made. */
+/* Whether the op has entered the lease and made its plan. */
 static bool enter(struct read_op *read)
 {
 	struct kr_file *file = read->file_op.file;
@@ -180,7 +180,8 @@ static bool enter(struct read_op *read)
 		return true;
 	read->entered = false;
 	read->kinds = kinds_of(file, read->parked.page);
-	/* Through also while fenced, because pages are dropped then: the server is more patient than that takes. */
+	/* A `through` read enters also while the node is fenced, because pages are dropped then.  The server's patience
+	 * is longer than the dropping takes. */
 	if ((kr_mount_fenced(file->mount) || !kr_lease_state_enter(holder, read->kinds)) &&
 		!(read->parked.through && kr_lease_state_enter_through(holder, read->kinds)))
 		return false;
@@ -191,7 +192,7 @@ static bool enter(struct read_op *read)
 	return true;
 }
 
-/* -EAGAIN: attributes have to come first. */
+/* -EAGAIN: the node must fetch attributes first. */
 static int make_plan(struct read_op *read)
 {
 	struct kr_file *file = read->file_op.file;

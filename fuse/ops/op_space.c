@@ -1,4 +1,5 @@
-/* FALLOCATE, LSEEK (data and holes) and COPY_FILE_RANGE: done by the server on its files, after own bytes are flushed.
+/* FALLOCATE, LSEEK (data and holes) and COPY_FILE_RANGE.  The server does them on its files, after the node has flushed
+ * its own bytes.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -100,7 +101,7 @@ void kr_op_lseek(fuse_req_t req, fuse_ino_t ino, off_t offset, int whence, struc
 
 	(void)ino;
 	if (whence != SEEK_DATA && whence != SEEK_HOLE) {
-		fuse_reply_err(req, EINVAL); /* the kernel does the others itself */
+		fuse_reply_err(req, EINVAL); /* the kernel does the other kinds itself */
 		return;
 	}
 	op = kr_file_op_new(sizeof(*op), req, "lseek", handle->file, step_seek);

@@ -1,7 +1,9 @@
-/* FLUSH (a close of some descriptor) and FSYNC: what was written before is applied, or stable, or an error says that it
- * is not.  Either way nobody reads what was there before: pages of mappings may have gone to the server while others
- * had it cached (lease_state.h). A close ends the byte-range locks of the process on the file, whichever of its
- * descriptors was closed. */
+/* FLUSH (a program closes a descriptor) and FSYNC.  The bytes written before are then applied, or stable, or an error
+ * says that they are not.  Either way no node reads the bytes of before: pages of mappings may have gone to the server
+ * while other nodes had the file cached (lease_state.h).
+ *
+ * A close ends the byte-range locks of the process on the file, whichever descriptor it closes.
+ */
 #include <errno.h>
 
 #include "fuse/file/locks.h"
@@ -14,13 +16,13 @@ struct sync_op {
 	struct kr_handle *handle;
 	enum kr_flush_reason reason;
 	bool fsync, data_only, begun, asked;
-	bool of_write; /* of a write(2) that is to be stable when it returns: answered with `written` */
+	bool of_write; /* for a write(2) that must be stable when it returns; the answer is `written` */
 	size_t written;
-	uint64_t seq;               /* all writes up to here are to be applied */
-	uint32_t errors;            /* failed flushes when it was asked */
+	uint64_t seq;               /* all writes up to this one must be applied */
+	uint32_t errors;            /* failed flushes when the op asked for one */
 	uint32_t unseen;            /* file->flush->unseen when FSYNC was sent */
-	uint64_t behind;            /* the FLUSH that FSYNC was sent behind, not waiting for its answer; 0: it is not */
-	bool synced;                /* FSYNC has been answered, for all that the op is about if that is applied */
+	uint64_t behind;            /* the FLUSH behind which FSYNC went out without waiting for its reply; 0: none */
+	bool synced;                /* the server has replied to FSYNC; counts for applied bytes */
 	struct kr_lock_owner owner; /* of a close */
 	struct kr_lock_call *unlock;
 	int report; /* the answer, after the unlock */
@@ -28,7 +30,7 @@ struct sync_op {
 
 static void step_sync(struct kr_op *op);
 
-/* Whether the server has all that the op is about. */
+/* Whether the server has applied all bytes of the op. */
 static bool is_applied(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
@@ -60,7 +62,7 @@ static void on_unlocked(void *context, int err)
 	answer(sync, sync->report);
 }
 
-/* Whether the op is at its end already, and only waits for the unlock. */
+/* Whether the op has its answer already, and only waits for the unlock. */
 static bool unlocking(struct sync_op *sync)
 {
 	struct kr_op *op = &sync->file_op.op;
@@ -72,12 +74,12 @@ static bool unlocking(struct sync_op *sync)
 		sync->unlock = NULL;
 		answer(sync, sync->report);
 	} else {
-		kr_files_wait_space(op->mount->files, &op->waiter); /* to be stepped now and then */
+		kr_files_wait_space(op->mount->files, &op->waiter); /* steps the op now and then */
 	}
 	return true;
 }
 
-/* Answers, of a close after the locks have gone. They go also when nobody waits for it. */
+/* Answers; a close first gives the locks up.  They go also when no program waits for the close any more. */
 static void finish(struct sync_op *sync, int report)
 {
 	struct kr_op *op = &sync->file_op.op;
@@ -96,7 +98,7 @@ static void finish(struct sync_op *sync, int report)
 	answer(sync, report);
 }
 
-/* The server has told of a failed sync in two ways, by UNSTABLE before the answer: the program hears of it once. */
+/* The server tells a failed sync twice: by UNSTABLE, then by the reply.  The program gets one error. */
 static void note_told(struct sync_op *sync, int err)
 {
 	struct kr_file *file = sync->file_op.file;
@@ -106,7 +108,7 @@ static void note_told(struct sync_op *sync, int err)
 		sync->handle->errors_seen = file->error_count;
 }
 
-/* Meanwhile the server may have lost what it had, with its machine or its disk: that goes there again first. */
+/* Meanwhile the server may have lost the bytes, with its machine or its disk: then the node sends them again first. */
 static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_buf *data)
 {
 	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
@@ -125,8 +127,8 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 	step_sync(op);
 }
 
-/* What FSYNC is to do; 0: none is needed.  A write does not wait for what others have cached: it went in under WRITE,
- * when they had dropped it, or was let through, and then our own dropping waits for the write. */
+/* The flags of FSYNC; 0: no FSYNC is needed.  A write need not wait until other nodes drop their pages.  If it went in
+ * under WRITE, they had dropped them; if it was let through, this node's own dropping waits for it. */
 static uint8_t fsync_flags(const struct sync_op *sync)
 {
 	const struct kr_flush *flush = sync->file_op.file->flush;
@@ -136,8 +138,8 @@ static uint8_t fsync_flags(const struct sync_op *sync)
 	return (uint8_t)((sync->data_only ? KR_FSYNC_DATA : 0) | (sync->of_write ? 0 : KR_FSYNC_SEEN));
 }
 
-/* Everything is applied: what else there is to do. REPORT: the error of an earlier flush that this handle has not heard
- * of. */
+/* Everything is applied: goes on with what is left to do.  REPORT: the error of an earlier flush that the program has
+ * not got through this handle. */
 static void applied(struct sync_op *sync, int report)
 {
 	struct kr_op *op = &sync->file_op.op;
@@ -150,8 +152,8 @@ static void applied(struct sync_op *sync, int report)
 		finish(sync, report);
 }
 
-/* FSYNC goes out behind the FLUSH that it needs, which spares a round trip.  What it is answered counts if that FLUSH
- * has been taken. */
+/* Sends FSYNC right behind the FLUSH that it needs, which spares a round trip.  Its reply counts if the server took
+ * that FLUSH. */
 static void sync_behind(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
@@ -182,7 +184,7 @@ static void step_sync(struct kr_op *op)
 	done = is_applied(sync);
 	sync->begun = true;
 
-	/* What is not done has failed, whoever heard of it through the same handle first. */
+	/* Bytes that are not applied have failed, even if another op of this handle has reported that first. */
 	if (done || file->flush->orphaned || (sync->asked && errors != sync->errors)) {
 		int report = !done || errors != sync->handle->errors_seen ? error : 0;
 
@@ -190,7 +192,7 @@ static void step_sync(struct kr_op *op)
 		applied(sync, report);
 		return;
 	}
-	if (kr_op_given_up(op)) { /* the bytes stay in the journal, and go when they can */
+	if (kr_op_given_up(op)) { /* the bytes stay in the journal until the server takes them */
 		finish(sync, kr_op_given_up(op));
 		return;
 	}
@@ -204,7 +206,7 @@ static void step_sync(struct kr_op *op)
 	sync_behind(sync);
 }
 
-/* close=async: the journal has it; the answer only tells of what failed before. */
+/* close=async: the bytes are in the journal; the answer reports earlier failures only. */
 static void step_close_async(struct kr_op *op)
 {
 	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);
@@ -221,7 +223,7 @@ static void step_close_async(struct kr_op *op)
 	finish(sync, report);
 }
 
-/* Of a handle that cannot write. */
+/* A close of a handle that cannot write. */
 static void step_close_locked(struct kr_op *op)
 {
 	struct sync_op *sync = KR_CONTAINER_OF(op, struct sync_op, file_op.op);

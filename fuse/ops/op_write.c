@@ -1,21 +1,23 @@
-/* WRITE: one record in the journal, in a libfuse worker if the lease is there; else the op waits for it in the loop.
+/* WRITE: one record in the journal.  A libfuse worker writes it if the node holds the lease; else the op waits for the
+ * lease in the loop.
  *
- * An append needs READ and WRITE: then nobody else writes, and the end of the file is known.  So does a write of a
- * process that has another file locked (lock_owners.h).  A page that a mapping wrote is journaled at once, whatever is
- * held: the kernel holds its lock, and an invalidation that a recall waits for may wait for that.  As a rule READ and
- * WRITE are, for they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
- * paged handle, it goes to the server when WRITE has come, or while READ is being recalled from everybody.
+ * An append needs READ and WRITE: then no other node writes, and the end of the file is known.  A write of a process
+ * that has another file locked needs both, too (lock_owners.h).
  *
- * A write through a paged handle (open.c) fills the kernel's pages before it comes here: those that it covers are valid
- * then, and one that it covers in part, if nobody has read it, is locked until the answer.  So
- *  - without READ, under which alone pages may be valid, those that it has filled are dropped before it is answered;
- *  - when the dropping of pages may wait for it, while it waits for WRITE, it is let through: journaled without WRITE,
- *    like a page, and at the server before it is answered, which READ that is being recalled from everybody allows.
- *  - when it has waited, under READ, a read may have filled its pages anew meanwhile, before its bytes: they are
- *    dropped.
- * It is not exact: before it is answered its bytes can be seen on this node, other nodes may drop their pages a moment
- * after one that was let through was answered, and this node the one page that it covers in part.  So it is for mounts
- * that ask for it.
+ * A page that a mapping wrote is journaled at once, whatever lease the node holds.  The kernel holds the page's lock;
+ * an invalidation may wait for that lock, and a recall for the invalidation.  As a rule the node holds READ and WRITE
+ * then, because they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
+ * paged handle, it goes to the server later: when WRITE has come, or while the server recalls READ from all nodes.
+ *
+ * A write through a paged handle (op_open.c) fills the kernel's pages before the request comes.  Pages that it covers
+ * whole are valid then.  A page that it covers in part, and that no program has read, is locked until the answer.  So
+ *   - without READ, under which alone pages may be valid, the pages that it has filled are dropped before the answer;
+ *   - dropping pages may wait for the write while the write waits for WRITE.  Then it is let through: journaled without
+ *     WRITE, like a page, and applied by the server before the answer.  A recall of READ from all nodes allows that;
+ *   - while it waited under READ, a read may have filled its pages again, with the bytes of before: they are dropped.
+ * That is not exact, so only mounts that ask for it do so.  Programs of this node can see the bytes before the answer.
+ * After the answer to a write that was let through, other nodes may drop their pages a moment late.  So may this node,
+ * with the one page that the write covers in part.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,10 +36,10 @@ struct write {
 	struct kr_file *file;
 	const char *data;
 	size_t size;
-	uint64_t offset; /* as the kernel has it, also of an append */
+	uint64_t offset; /* as the kernel believes, also for an append */
 	bool append, page;
-	bool waited, through; /* see above */
-	uint64_t process;     /* the owner of byte-range locks; 0: not known, or it does not want to be ordered */
+	bool waited, through; /* see the head of this file */
+	uint64_t process;     /* the owner of byte-range locks; 0: not known, or the process asks for no order */
 	struct kr_handle *handle;
 	int sync; /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
@@ -56,7 +58,7 @@ struct write_op {
 struct invalidation {
 	struct kr_notify_job job;
 	fuse_req_t req;
-	struct write write; /* its data is not there any more */
+	struct write write; /* its data is gone */
 };
 
 enum verdict { DONE, GATED, STALE, FULL, FAILED };
@@ -76,7 +78,7 @@ static bool may_lock_page(const struct write *write)
 	return write->handle->paged && !write->page && (end % PAGE || write->offset > end - PAGE);
 }
 
-/* Whether it may go in now. [lock] held. */
+/* Whether the journal may take the write now. [lock] held. */
 static bool is_allowed(struct write *write)
 {
 	struct kr_lease_state *holder = &write->file->holder;
@@ -92,8 +94,8 @@ static bool is_allowed(struct write *write)
 	return true;
 }
 
-/* What is to be dropped of the kernel's pages. WRITTEN: where the bytes went; the kernel believes that at
- * write->offset. [lock] held. */
+/* The range of the kernel's pages to drop.  WRITTEN: the offset of the bytes; the kernel believes in write->offset.
+ * [lock] held. */
 static struct kr_range pages_to_drop(const struct write *write, uint64_t written)
 {
 	struct kr_lease_state *holder = &write->file->holder;
@@ -111,9 +113,9 @@ static struct kr_range pages_to_drop(const struct write *write, uint64_t written
 	return (struct kr_range){0};
 }
 
-/* What reaches beyond the longest file that the server can hold is left out, as on a local disk.  False: that is all of
- * it. */
-static bool cut_at_max(struct write *write, uint64_t offset)
+/* Cuts the write off at the longest size that the server's filesystem can hold, as on a local disk.  False: no byte is
+ * left. */
+static bool clamp_to_max(struct write *write, uint64_t offset)
 {
 	uint64_t max = write->page ? INT64_MAX : kr_mount_file_max(write->file->mount);
 
@@ -123,7 +125,7 @@ static bool cut_at_max(struct write *write, uint64_t offset)
 	return true;
 }
 
-/* FAILED: *RET_ERR says why. A write of which something went in is done. */
+/* FAILED: *RET_ERR says why.  A write that was journaled in part is done. */
 static enum verdict try_write(struct write *write, int *ret_err)
 {
 	struct kr_file *file = write->file;
@@ -140,7 +142,7 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	if (write->append && file->stale)
 		return STALE;
 	offset = write->append ? kr_file_end(file) : write->offset;
-	if (!cut_at_max(write, offset)) {
+	if (!clamp_to_max(write, offset)) {
 		*ret_err = -EFBIG;
 		return FAILED;
 	}
@@ -174,7 +176,7 @@ static void invalidated(struct kr_notify_job *job, int err)
 {
 	struct invalidation *invalidation = KR_CONTAINER_OF(job, struct invalidation, job);
 
-	(void)err; /* recall.c reports those; a page that could not go is a mapping's that is just being written */
+	(void)err; /* recall.c reports errors; a page that stays is of a mapping and just being written */
 	answer_now(invalidation->req, job->nodeid, &invalidation->write);
 	free(invalidation);
 }
@@ -215,7 +217,7 @@ static void wait_at_gate(struct write_op *write_op)
 	kr_file_op_wait(&write_op->file_op, kinds_of(&write_op->write));
 }
 
-/* What a program hears when nothing of the journal can go, because of ERR. */
+/* The error for a program whose write finds the journal full, because ERR keeps its bytes from leaving. */
 static int why_full(struct kr_journal *journal, int err)
 {
 	struct kr_journal_usage usage;
@@ -233,7 +235,7 @@ static void step_write(struct kr_op *op)
 	enum verdict verdict;
 	int err = 0, lease_error = kr_file_lease_error(file);
 
-	/* Also looked at without a lease being needed any more: a page must not be lost, whoever was interrupted. */
+	/* Tries also when no lease is needed any more: a page must not be lost, even if its program was interrupted. */
 	write->through = write_op->parked.through;
 	verdict = op->interrupted && !write->page ? FAILED : try_write(write, &err);
 	if (verdict == DONE) {

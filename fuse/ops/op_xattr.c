@@ -1,4 +1,4 @@
-/* Extended attributes: the server's filesystem keeps them, and its errors are the program's. */
+/* Extended attributes: the server's filesystem keeps them, and programs get its errors. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -6,11 +6,11 @@
 #include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
 
-enum { NAME_BYTES_MAX = 255, NOTED_MAX = 4096 };
+enum { NAME_BYTES_MAX = 255, CACHED_MAX = 4096 };
 
 struct xattr_op {
 	struct kr_op op;
-	size_t size; /* of the program's buffer; 0: it asks for the length */
+	size_t size; /* of the program's buffer; 0: the program asks for the length */
 };
 
 static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
@@ -77,7 +77,7 @@ static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg
 }
 
 /* SIZE: of the program's buffer. */
-static void reply_noted(fuse_req_t req, int err, const char *bytes, size_t length, size_t size)
+static void reply_cached(fuse_req_t req, int err, const char *bytes, size_t length, size_t size)
 {
 	if (err)
 		fuse_reply_err(req, -err);
@@ -109,7 +109,7 @@ void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	struct kr_getxattr_request msg = {.name = name, .size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
-	char noted[NOTED_MAX];
+	char cached[CACHED_MAX];
 	size_t length = 0;
 	int err = 0;
 
@@ -117,12 +117,13 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 		return;
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
 	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
-		reply_noted(req, -ENODATA, NULL, 0, size);
+		reply_cached(req, -ENODATA, NULL, 0, size);
 		return;
 	}
 	kr_op_cred(req, &msg.cred);
-	if (kr_attr_cache_getxattr(kr_op_mount(req), &msg.cred, &msg.file, name, &err, noted, sizeof(noted), &length)) {
-		reply_noted(req, err, noted, length, size);
+	if (kr_attr_cache_getxattr(
+		    kr_op_mount(req), &msg.cred, &msg.file, name, &err, cached, sizeof(cached), &length)) {
+		reply_cached(req, err, cached, length, size);
 		return;
 	}
 	ask(req, "getxattr", KR_MSG_GETXATTR, &msg, KR_RPC_READ_ONLY, size, on_getxattr);
@@ -131,17 +132,17 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct kr_listxattr_request msg = {.size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
-	char noted[NOTED_MAX];
+	char cached[CACHED_MAX];
 	size_t length = 0;
 
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
 	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, NULL)) {
-		reply_noted(req, 0, NULL, 0, size);
+		reply_cached(req, 0, NULL, 0, size);
 		return;
 	}
 	kr_op_cred(req, &msg.cred);
-	if (kr_attr_cache_listxattr(kr_op_mount(req), &msg.cred, &msg.file, noted, sizeof(noted), &length)) {
-		reply_noted(req, 0, noted, length, size);
+	if (kr_attr_cache_listxattr(kr_op_mount(req), &msg.cred, &msg.file, cached, sizeof(cached), &length)) {
+		reply_cached(req, 0, cached, length, size);
 		return;
 	}
 	ask(req, "listxattr", KR_MSG_LISTXATTR, &msg, KR_RPC_READ_ONLY, size, on_listxattr);

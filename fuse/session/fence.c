@@ -18,7 +18,8 @@ struct kr_fence {
 	bool fenced;
 };
 
-/* At the moment as it is known now; answers move it ahead meanwhile, which is found out when it comes. */
+/* Arms the timer for the fencing time known now.  Replies move that time ahead meanwhile; the expired timer finds that
+ * out. */
 static void arm(const struct kr_fence *fence)
 {
 	uint64_t at_ns =

@@ -17,8 +17,8 @@ struct kr_login {
 	struct kr_mount *mount;
 	struct kr_key *key; /* NULL: MUNGE */
 	struct kr_auth auth;
-	uint64_t attempt; /* number of the connection: what comes late for a former one is dropped */
-	bool started;     /* before */
+	uint64_t attempt; /* number of the connection: late answers for an earlier one are dropped */
+	bool started;     /* a handshake, at some time before */
 	bool warned;      /* about clocks that differ */
 	bool freed;
 	uint32_t jobs;
@@ -31,7 +31,7 @@ struct credential {
 	uv_work_t work;
 	struct kr_login *login;
 	uint64_t attempt;
-	char *text; /* to open; or NULL, then made */
+	char *text; /* the credential to open; NULL until one is made */
 	uint8_t payload[KR_MUNGE_PAYLOAD];
 	uint32_t uid;
 	int err;
@@ -55,7 +55,7 @@ static void warn_of_clocks(struct kr_login *login)
 		(long long)skew);
 }
 
-/* The handshake has come to its end, with ERR or these KEYS. */
+/* The handshake has ended, with ERR or with KEYS. */
 static void accepted(struct kr_login *login, int err, struct kr_seal_keys *keys)
 {
 	if (!err) {
@@ -94,10 +94,10 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 		login->done(login->context, err);
 	else
 		kr_rpc_direct(login->mount->rpc, KR_MSG_AUTH_PROVE, &prove, on_proved,
-			login); /* an error: the connection is ending */
+			login); /* on an error the connection is ending */
 }
 
-/* The file may have been replaced. */
+/* Reads the key file again: the administrator may have replaced it. */
 static void reread(struct kr_login *login)
 {
 	struct kr_key *key;
@@ -142,7 +142,7 @@ static void in_pool(struct kr_login *login, struct credential *credential, uv_af
 	uv_queue_work(login->mount->loop, &credential->work, ask_munged, after);
 }
 
-/* The job is over. Whether anybody still waits for it; the caller frees it then. */
+/* The job is over.  Returns whether the login still waits for it; the caller then frees it. */
 static bool still_wanted(struct credential *credential)
 {
 	struct kr_login *login = credential->login;
@@ -307,7 +307,7 @@ int kr_login_new(struct kr_mount *mount, struct kr_login **ret_login)
 	return 0;
 }
 
-/* Jobs of the pool end before the loop does, and free it. */
+/* Jobs of the pool end before the loop does, and the last one frees the login. */
 void kr_login_free(struct kr_login *login)
 {
 	if (!login)

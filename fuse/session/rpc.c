@@ -1,7 +1,7 @@
-/* See rpc.h: the calls; rpc_link.c has the connection.
+/* See rpc.h.  Here are the calls; rpc_link.c has the connection.
  *
- * A call lives in rpc->calls from its submission to its answer.  A call that its program has given up but that the
- * server may have begun stays there without a callback, so that its answer (and what it opened) can be dealt with.
+ * A call lives in rpc->calls from its submission to its reply.  A program may give up a call that the server may have
+ * begun.  That call stays there without a callback, so that the rpc can handle the reply and end what the call opened.
  */
 #include <assert.h>
 #include <errno.h>
@@ -68,7 +68,7 @@ static struct kr_call *find_call(struct kr_rpc *rpc, uint64_t id)
 	return link ? KR_CONTAINER_OF(link, struct kr_call, by_id) : NULL;
 }
 
-/* --- calls that the server leaves unanswered for long ------------------------------------------ */
+/* --- calls without a reply for long ----------------------------------------------------------- */
 
 void kr_rpc_watch(struct kr_rpc *rpc, uint64_t limit_ns, kr_rpc_watch_fn fn, void *context)
 {
@@ -134,13 +134,13 @@ static void end_call(struct kr_call *call, int err, const void *reply, struct kr
 		callback(context, err, reply, data);
 }
 
-/* Whether the server counts an open when it has done the call. */
+/* Whether the server counts an open when it has executed the call. */
 static bool opens(const struct kr_call *call)
 {
 	return call->type == KR_MSG_OPEN || call->type == KR_MSG_CREATE;
 }
 
-/* The program is answered with ERR; what the server makes of the call is dealt with when it is known. */
+/* Answers the program with ERR; the rpc handles the server's reply when it comes. */
 static void give_up(struct kr_call *call, int err)
 {
 	kr_rpc_fn callback = call->callback;
@@ -158,8 +158,8 @@ static void give_up(struct kr_call *call, int err)
 		callback(context, err, NULL, NULL);
 }
 
-/* Nobody waits for this OPEN or CREATE any more, but it succeeded: the server counts an open that must end.  No RECLAIM
- * tells another session of that open: there the CLOSE would end one that is in use. */
+/* The program gave up this OPEN or CREATE, but it succeeded: the server counts an open that must end.  No RECLAIM tells
+ * another session of that open; there the CLOSE would end one that is in use. */
 static void undo_open(struct kr_rpc *rpc, const struct kr_call *call, const void *reply)
 {
 	struct kr_close_request close = {.count = 1};
@@ -183,7 +183,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 		kr_log_debug("%s: a reply in pieces was not expected", kr_msg_name(call->type));
 		return;
 	}
-	if (err == -ECONNRESET) { /* the connection has ended: the call stays */
+	if (err == -ECONNRESET) { /* the connection has ended: the call stays in the queue */
 		call->on_wire = false;
 		return;
 	}
@@ -214,13 +214,13 @@ static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 	struct kr_arena arena = {0};
 	int err = kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena);
 
-	assert(err == 0); /* we encoded it */
+	assert(err == 0); /* this rpc encoded it */
 	call->on_wire = true;
 	call->sent_ns = kr_clock_ns();
 	err = kr_conn_request_as(rpc->conn, call->id, call->sent ? KR_FRAME_RESEND : 0, call->type, msg, call->slices,
 		call->count, on_reply, call);
 	if (err < 0)
-		call->on_wire = false; /* the connection is closing: it goes out on the next */
+		call->on_wire = false; /* the connection is closing: the call goes out on the next */
 	else
 		call->sent = true;
 	if (call->on_wire && call->withdrawn)
@@ -244,7 +244,7 @@ static void send_waiting(struct kr_rpc *rpc)
 			transmit(rpc, call);
 }
 
-/* A failure that the callback must hear of later, from the loop. */
+/* A failure to report to the callback later, from the loop. */
 struct late_failure {
 	struct kr_task task;
 	kr_rpc_fn callback;
@@ -331,12 +331,11 @@ void kr_rpc_withdraw(struct kr_rpc *rpc, uint64_t id)
 		end_call(call, -EINTR, NULL, NULL);
 }
 
-/* Whether CALL has waited long enough, and with what it ends then. */
 bool kr_rpc_silent(const struct kr_rpc *rpc, uint64_t since_ns, uint64_t now_ns)
 {
 	uint64_t timeo_ns = rpc->mount->options->timeo * KR_NS_PER_MS;
 
-	/* While it talks, a call that waits there waits for another node. */
+	/* While the server still talks, a call waits there for another node. */
 	return rpc->mount->options->soft && now_ns - since_ns > timeo_ns &&
 		(now_ns - rpc->heard_ns > timeo_ns || rpc->gate != KR_RPC_OPEN);
 }

@@ -1,4 +1,5 @@
-/* The connection of the rpc: resolve, connect, wait, again; the tick that looks for calls that have waited too long. */
+/* The rpc's connection: resolve, connect, wait, and again; and the tick that looks for calls that have waited too long.
+ */
 #include <errno.h>
 #include <stdlib.h>
 

@@ -25,14 +25,14 @@ struct kr_call {
 	struct kr_writer fields; /* the encoded request */
 	struct kr_slice *slices;
 	size_t count;
-	kr_rpc_fn callback; /* NULL: nobody wants to know (any more) */
+	kr_rpc_fn callback; /* NULL: none, or the program gave the call up */
 	void *context;
 	struct kr_link link; /* rpc->calls, ascending ids */
 	struct kr_table_link by_id;
 	void *change; /* of hooks->begun, for hooks->ended */
 	uint64_t submitted_ns, canceled_ns;
 	uint64_t sent_ns; /* on the present connection, or the latest */
-	bool said;        /* that its answer takes long */
+	bool said;        /* the watch has reported the call */
 	bool sent;        /* on some connection */
 	bool on_wire;     /* on the present one */
 	bool withdrawn;   /* CANCEL follows it on each connection */
@@ -46,14 +46,14 @@ struct kr_rpc_down_link {
 
 struct kr_rpc_watch {
 	uint64_t limit_ns;
-	kr_rpc_watch_fn fn; /* NULL: nobody watches */
+	kr_rpc_watch_fn fn; /* NULL: no watch */
 	void *context;
 };
 
 struct kr_rpc {
 	struct kr_mount *mount;
 	struct kr_endpoint server;
-	const struct kr_rpc_hooks *hooks; /* NULL: nobody wants to know */
+	const struct kr_rpc_hooks *hooks; /* NULL: none */
 	const struct kr_rpc_events *events;
 	void *events_context;
 	struct kr_list calls;
@@ -64,11 +64,11 @@ struct kr_rpc {
 	kr_down_fn handlers[KR_RPC_TYPES];
 
 	struct kr_conn *conn;
-	const char *reset_reason; /* why we are closing it; NULL: we are not */
+	const char *reset_reason; /* why the rpc closes the connection; NULL: it does not */
 	struct kr_resolve *resolving;
 	uv_timer_t retry, tick;
 	uint64_t backoff_ms, attempt_ns, heard_ns;
-	size_t next_address;             /* of those that a name has */
+	size_t next_address;             /* among the addresses of the server's name */
 	struct sockaddr_storage address; /* of the present connection, or the latest */
 	struct kr_rpc_watch watch;
 	uint64_t received, sent; /* by connections that have ended */

@@ -18,7 +18,7 @@ enum { SILENCE_MS = 3000 };
 
 #define CLOCK_MAX_S (INT64_MAX / 2 / (int64_t)KR_NS_PER_S) /* the year 2116 */
 
-/* --- what is asked outside the rpc's queue ---------------------------------------------------- */
+/* --- requests outside the rpc's queue --------------------------------------------------------- */
 
 static void free_pending(struct kr_pending *pending)
 {
@@ -65,7 +65,7 @@ void kr_session_set_clock(struct kr_session *session, struct kr_time now, uint64
 {
 	_Atomic int64_t *offset = &session->mount->server_clock_offset_ns;
 
-	if (now.sec < 0 || now.sec > CLOCK_MAX_S) /* no clock: the offset that was known stays */
+	if (now.sec < 0 || now.sec > CLOCK_MAX_S) /* the server has no clock: the known offset stays */
 		return;
 	atomic_store(offset,
 		kr_server_clock_offset(
@@ -101,7 +101,7 @@ static void on_told(void *context, int err, const void *reply, struct kr_buf *da
 	kr_pending_end(context);
 }
 
-static void tell_backlog(struct kr_session *session)
+static void send_backlog(struct kr_session *session)
 {
 	struct kr_backlog_request backlog = {0}, *last = &session->backlog;
 
@@ -126,7 +126,7 @@ static void on_tick(uv_timer_t *timer)
 		return;
 	}
 	ping(session);
-	tell_backlog(session);
+	send_backlog(session);
 }
 
 void kr_session_start_tick(struct kr_session *session)
@@ -202,7 +202,7 @@ static void on_reclaim_reply(void *context, int err, const void *reply, struct k
 
 	(void)data;
 	if (!kr_pending_end(pending) || session->state != KR_SESSION_RECLAIMING || err == -ECONNRESET)
-		return; /* without an answer nothing is decided: the file is asked for again in the next session */
+		return; /* without a reply nothing is decided: the next session asks for the file again */
 	session->hooks->reclaimed(session->mount, &file, err, reply);
 	reclaim_answered(session);
 }
@@ -229,7 +229,7 @@ void kr_session_start_recovery(struct kr_session *session)
 	session->state = KR_SESSION_RECLAIMING;
 	session->recovered = false;
 	session->reclaims = 1;
-	/* First, so that replays of a recovery that broke off are given up and do not go out again. */
+	/* First: replays of a recovery that broke off are given up, and so do not go out again. */
 	if (session->hooks)
 		session->hooks->collect(session->mount, add_reclaim, session);
 	kr_rpc_open_early(session->mount->rpc);
@@ -306,7 +306,7 @@ struct goodbye {
 	uv_timer_t timer;
 	void (*done)(void *context);
 	void *context;
-	bool ended, answered, closed; /* answered: or never asked */
+	bool ended, answered, closed; /* answered: true also if GOODBYE was never sent */
 };
 
 static void goodbye_free(struct goodbye *goodbye)

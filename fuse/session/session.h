@@ -1,5 +1,5 @@
-/* The node's session with the server: HELLO, keeping it alive, fencing by our own clock, and reclaiming opens, leases
- * and unflushed bytes at a server that does not know the session any more.  Loop thread only.
+/* The node's session with the server: HELLO, PINGs, and fencing by the node's own clock.  A server may not know the
+ * session any more; then the node reclaims its opens, leases and unflushed bytes.  Loop thread only.
  */
 #ifndef KR_FUSE_SESSION_H
 #define KR_FUSE_SESSION_H
@@ -11,8 +11,8 @@ struct kr_session;
 struct kr_backlog_request;
 struct kr_reclaim_reply;
 
-/* Which bytes of a file this node has for the server: sequence numbers of what is not flushed, and of what is to be
- * replayed with its rounds; 0: none. */
+/* Which bytes of a file this node has for the server: sequence numbers of the unflushed bytes, and of those to be
+ * replayed with their rounds.  0: none. */
 struct kr_claims {
 	uint64_t first, last;
 	uint64_t replay_first, replay_last, oldest, newest;
@@ -28,35 +28,33 @@ struct kr_reclaim_item {
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
 
-/* What higher rooms do for a session: the owner of the files in a recovery, and others. */
+/* Hooks of higher rooms into a session; the owner of the files does most of a recovery. */
 struct kr_session_hooks {
-	/* Before each HELLO: the ring listener's port on HOST, our address towards the server. */
+	/* Before each HELLO: tells the ring listener's port on HOST, the node's address towards the server. */
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
-	/* After each HELLO: who we are for peers. */
+	/* After each HELLO: the node's identity for its peers is known. */
 	void (*identify)(struct kr_mount *mount);
-	/* Calls ADD for each file that has opens, leases, unflushed bytes, or applied bytes that an earlier boot of the
-	 * server lost. */
+	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, unflushed bytes, or applied bytes that an
+	 * earlier boot of the server lost. */
 	void (*collect)(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_context);
-	/* The answer for one of them; ERR -ESTALE: the file is gone. */
+	/* The reply for one such file; ERR -ESTALE: the file is gone. */
 	void (*reclaimed)(
 		struct kr_mount *mount, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply);
-	/* All are answered.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) if there are any and calls
-	 * kr_session_replayed when all are done; at once when there are none.  When the connection breaks meanwhile,
-	 * this comes again after another collect; calls of the earlier time that are unanswered are sent again by the
-	 * rpc. */
+	/* All replies are there.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) and calls kr_session_replayed
+	 * when all are done, or at once when there are none.  If the connection breaks meanwhile, this runs again after
+	 * another collect.  The rpc itself sends the unanswered calls of the earlier run again. */
 	void (*replay)(struct kr_mount *mount);
-	/* What is not flushed, and how much of it was refused; may be NULL. */
+	/* Tells the node's unflushed bytes, and how many of them the server refused; may be NULL. */
 	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
-	/* Of a replay that had begun: the node has come back itself, or somebody else replays. There will be no session
-	 * any more. */
+	/* The server refuses a replay that had begun: the node itself has come back, or another daemon replays.  There
+	 * will be no session any more. */
 	void (*refused)(struct kr_mount *mount);
-	/* The server's machine has booted while we had a session; before that it was heard until HEARD_NS.  Returns how
+	/* The server's machine has booted during the session; the node had last heard of it at HEARD_NS.  Returns how
 	 * many directories may have lost changes that no fsync has confirmed.  May be NULL. */
 	size_t (*booted)(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns);
-	/* The connection has ended: what depends on the server's notices is void.  May be NULL. */
+	/* The connection has ended: all that depends on the server's notices is void.  May be NULL. */
 	void (*disconnected)(struct kr_mount *mount);
-	/* The session goes on, with leases as they were or as reclaimed; and is not fenced any more: step everything.
-	 */
+	/* The session goes on, no longer fenced, with the old leases or with the reclaimed ones: step everything. */
 	void (*resumed)(struct kr_mount *mount);
 };
 
@@ -64,22 +62,22 @@ int kr_session_new(struct kr_mount *mount, struct kr_session **ret_session);
 void kr_session_free(struct kr_session *session);
 /* Before kr_session_start; HOOKS is borrowed for ever. */
 void kr_session_set_hooks(struct kr_session *session, const struct kr_session_hooks *hooks);
-/* Connects and says HELLO.  ON_HELLO runs once, in the loop: 0 and kr_session_facts is filled, or why the server
- * refused us or could not be reached within TIMEOUT_MS (reason in kr_fail_reason), in which the rpc tries again and
- * again and the log is told what is waited for.  The session is kept alive, but no call goes out before
- * kr_session_begin. */
+/* Connects and sends HELLO.  ON_HELLO runs once, in the loop.  It gets 0 when kr_session_facts is filled.  Else it gets
+ * the server's refusal, or the error that kept the server out of reach for TIMEOUT_MS (reason in kr_fail_reason).
+ * Until then the rpc tries again and again, and the log says what the mount waits for.  The session is kept alive, but
+ * no call goes out before kr_session_begin. */
 void kr_session_start(
 	struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context);
-/* The journal and the files are there: reclaim, then go live; ON_LIVE (may be NULL) runs once. */
+/* The journal and the files are there: reclaims, then goes live.  ON_LIVE (may be NULL) runs once. */
 void kr_session_begin(struct kr_session *session, void (*on_live)(void *context), void *context);
 void kr_session_replayed(struct kr_session *session);
-/* Says GOODBYE if connected (nothing is left to flush); DONE runs after its answer or a second. */
+/* Sends GOODBYE if connected (nothing is left to flush).  DONE runs after its reply, or after a second. */
 void kr_session_goodbye(struct kr_session *session, void (*done)(void *context), void *context);
 
 /* Facts of the present session (zeros before the first HELLO). */
 struct kr_session_facts {
 	uint64_t id;
-	uint32_t node;       /* our number in HOPs */
+	uint32_t node;       /* this node's number in HOPs */
 	uint8_t boot_id[16]; /* of the server machine */
 	uint64_t instance;   /* of the server process */
 	uint8_t export_id[16];
@@ -88,10 +86,10 @@ struct kr_session_facts {
 	uint32_t lease_ms, grace_ms;
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */
-	bool late;                /* the leases of the former session may have gone to others */
+	bool late;                /* other nodes may have got the leases of the former session */
 	bool lookups;             /* the server answers LOOKUPS ... */
 	bool backlog;             /* ... and takes BACKLOG ... */
-	bool behind;              /* ... and what is BEHIND a FLUSH ... */
+	bool behind;              /* ... and requests BEHIND a FLUSH ... */
 	bool limits;              /* ... and LIMITS ... */
 	bool cached;              /* ... and the flag CACHED of OPEN */
 	bool live;

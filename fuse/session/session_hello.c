@@ -1,5 +1,5 @@
-/* How a session begins: a connection, the login if there is a key, HELLO and its answer, or why there is none.  See
- * session_priv.h.
+/* How a session begins: a connection, the login if there is a key, HELLO and its reply, or why there is no session.
+ * See session_priv.h.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@ static void report_hello(struct kr_session *session, int err)
 		on_hello(session->hello_context, err);
 }
 
-/* For how long a first session is waited for, and who has said so. */
+/* How long the mount waits for a first session, and the option that says so. */
 static uint64_t patience_ms(const struct kr_session *session)
 {
 	const struct kr_mount_options *options = session->mount->options;
@@ -41,8 +41,8 @@ static const char *patience_name(const struct kr_session *session)
 	return session->waits_for_end ? "--timeout" : "connect_timeout";
 }
 
-/* There is no first session yet, for this reason. Not every attempt is worth a line: a name with two addresses may fail
- * in turns. */
+/* There is no first session yet, for REASON.  Not every attempt gets a line in the log: a name with two addresses may
+ * fail in turns. */
 static void wait_on(struct kr_session *session, const char *reason)
 {
 	const bool same = strcmp(session->obstacle, reason) == 0;
@@ -56,7 +56,7 @@ static void wait_on(struct kr_session *session, const char *reason)
 		"%s; trying again for %g s (%s)", reason, (double)patience_ms(session) / 1e3, patience_name(session));
 }
 
-/* The session that is in the way of a replay ends by itself, and its end is as good as the replay's time. */
+/* The session that is in the way of a replay ends by itself.  The wait for its end takes from the replay's own time. */
 static void wait_for_end(struct kr_session *session)
 {
 	const uint64_t now_ns = kr_clock_ns(), ends_ns = atomic_load(&session->mount->drain_deadline_ns);
@@ -68,8 +68,8 @@ static void wait_for_end(struct kr_session *session)
 		ends_ns > now_ns ? (ends_ns - now_ns) / KR_NS_PER_MS : 0, 0);
 }
 
-/* The server's machine has booted while we had a session: what it had not on its disk is lost. */
-static void tell_of_boot(struct kr_session *session)
+/* The server's machine has booted during the session: it has lost all that was not on its disk. */
+static void report_boot(struct kr_session *session)
 {
 	size_t lost = session->hooks && session->hooks->booted ?
 		session->hooks->booted(session->mount, session->heard_ns, kr_clock_ns()) :
@@ -87,7 +87,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	struct kr_session_facts *facts = &session->facts;
 
 	if (facts->id && memcmp(facts->boot_id, reply->boot_id, sizeof(facts->boot_id)) != 0)
-		tell_of_boot(session);
+		report_boot(session);
 	if (!facts->id) {
 		facts->root = reply->root;
 		facts->root_attr = reply->root_attr;
@@ -123,7 +123,7 @@ static void on_limits(void *context, int err, const void *message, struct kr_buf
 		atomic_store(&session->mount->file_max, KR_MIN(limits->file_max, (uint64_t)INT64_MAX));
 }
 
-/* Answered before the session goes on, as all that is asked is in order. */
+/* The reply comes before the session goes on, because replies keep the order of requests. */
 static void ask_limits(struct kr_session *session)
 {
 	struct kr_limits_request request = {};
@@ -250,7 +250,7 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	report_hello(session, 0);
 }
 
-/* Our own address on the way to ADDRESS: what the routing table says, without sending anything. */
+/* The node's own address on the way to ADDRESS, from the routing table, without sending anything. */
 static void address_towards(const struct sockaddr *address, char *host, size_t size)
 {
 	struct sockaddr_storage own = {0};
@@ -263,7 +263,7 @@ static void address_towards(const struct sockaddr *address, char *host, size_t s
 		kr_address_host((struct sockaddr *)&own, host, size);
 }
 
-static void say_hello(struct kr_session *session)
+static void send_hello(struct kr_session *session)
 {
 	struct kr_mount *mount = session->mount;
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
@@ -278,7 +278,7 @@ static void say_hello(struct kr_session *session)
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;
-	/* No way leads there: the hello will not arrive either. */
+	/* No route leads there: HELLO will not arrive either. */
 	if (*session->own_host && session->hooks && session->hooks->listen)
 		session->hooks->listen(mount, session->own_host, &hello.ring_port);
 	kr_session_direct(session, KR_MSG_HELLO, &hello, on_hello_reply, NULL);
@@ -296,7 +296,7 @@ static void on_login(void *context, int err)
 				kr_fail(err, "server %s: %s", session->mount->options->source, kr_fail_reason()) :
 				err);
 	else
-		say_hello(session);
+		send_hello(session);
 }
 
 static void on_connecting(void *context, const struct sockaddr *address)
@@ -312,10 +312,10 @@ static void on_connecting(void *context, const struct sockaddr *address)
 	if (session->login)
 		kr_login_start(session->login, on_login, session);
 	else
-		say_hello(session);
+		send_hello(session);
 }
 
-/* What may help; a reason that has its own advice, as those about the name have, gets none. */
+/* What may help the user.  A reason that carries its own advice, as those about the name do, gets none. */
 static const char *advice(int err, const char *reason)
 {
 	if (strchr(reason, '('))
@@ -333,14 +333,14 @@ static const char *advice(int err, const char *reason)
 	}
 }
 
-/* The first connection ended, or could not be made: that may change.  What speaks another language stays what it is. */
+/* The first connection ended, or could not be made.  That may change, unless the peer speaks another protocol. */
 static void first_failed(struct kr_session *session, int err, const char *reason)
 {
 	const struct kr_mount_options *options = session->mount->options;
 
 	if (session->postponed)
-		return; /* said already */
-	/* 0: closed, by one of both, without an error */
+		return; /* the log has the reason already */
+	/* 0: node or server closed it without an error */
 	kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach server %s:%u: %s%s", options->server.host,
 		options->server.port, reason, advice(err, reason));
 	if (err == -EBADMSG)

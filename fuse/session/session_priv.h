@@ -1,10 +1,12 @@
-/* The inside of the session: session.c (its clock, its recovery, its life), session_hello.c (from a connection to an
- * answer to HELLO).  Loop thread.
+/* The inside of the session.  session.c: its clock, its recovery, its life.  session_hello.c: from a connection to a
+ * reply to HELLO.  Loop thread.
  *
  *   DOWN --connection--> GREETING --HELLO's reply--> resumed: LIVE
  *                                                    else:    (first time: READY until kr_session_begin) RECLAIMING
  *   RECLAIMING --all RECLAIMs answered--> REPLAYING --kr_session_replayed--> FINISHING --RECLAIM_DONE--> LIVE
- *   any --connection lost--> DOWN (a recovery that was under way starts over with the next session)
+ *   any --connection lost--> DOWN
+ *
+ * A lost connection breaks a recovery off; the recovery starts over with the next session.
  */
 #ifndef KR_FUSE_SESSION_PRIV_H
 #define KR_FUSE_SESSION_PRIV_H
@@ -30,34 +32,32 @@ struct kr_session {
 	struct kr_mount *mount;
 	const struct kr_session_hooks *hooks;
 	struct kr_login *login; /* NULL without a key */
-	char own_host[64];      /* our address towards the server that is being connected to */
+	char own_host[64];      /* this node's address towards the server */
 	struct kr_session_facts facts;
 	enum kr_session_state state;
-	uint64_t epoch;  /* counts connections: late answers of an earlier one are ignored */
+	uint64_t epoch;  /* counts connections: late replies of an earlier one are ignored */
 	bool begun;      /* kr_session_begin has been called */
 	bool recovered;  /* the present session has been through its recovery */
-	size_t reclaims; /* not yet answered, plus one while they are being sent */
+	size_t reclaims; /* without a reply yet, plus one while they are being sent */
 	uv_timer_t tick, deadline;
 	bool complained, refused;          /* in this outage: of the connection, of the server's refusal */
-	char obstacle[512];                /* to the first session: why there is none yet */
-	uint64_t heard_ns;                 /* of the server, when the connection was lost */
-	uint64_t said_ns;                  /* when the log was told of it; 0: not yet */
-	struct kr_backlog_request backlog; /* as it was told last */
-	bool told;                         /* it was, on this connection */
-	bool postponed;                    /* the server takes this node later: it asks again */
-	bool waits_for_end; /* ... of the session in whose way its journal was found: who replays it has time for that
-			     */
-	bool parting;       /* GOODBYE has been said: no session any more */
+	char obstacle[512];                /* why there is no first session yet */
+	uint64_t heard_ns;                 /* when the last frame of the lost connection came */
+	uint64_t said_ns;                  /* when the log last named the obstacle; 0: not yet */
+	struct kr_backlog_request backlog; /* as the server was last told */
+	bool told;                         /* the server was told, on this connection */
+	bool postponed;                    /* the server takes this node later: the node asks again */
+	bool waits_for_end;                /* ... of a session that is in the way of a replay */
+	bool parting;                      /* GOODBYE was sent: no session any more */
 	void (*on_hello)(void *context, int err);
 	void *hello_context;
 	void (*on_live)(void *context);
 	void *live_context;
-	struct kr_list
-		pending; /* struct kr_pending: those whose answers do not come any more are freed with the session */
-	int closing;     /* timers not yet closed */
+	struct kr_list pending; /* struct kr_pending; freed with the session if no reply comes */
+	int closing;            /* timers not yet closed */
 };
 
-/* What a request's answer must match to count. */
+/* A reply counts only if it matches this. */
 struct kr_pending {
 	struct kr_link link;
 	struct kr_session *session;
@@ -66,25 +66,26 @@ struct kr_pending {
 };
 
 /* --- session.c --- */
-/* Asks outside the rpc's queue; CALLBACK's context is a struct kr_pending of this connection, which kr_pending_end
- * frees.  A request that cannot even be queued ends the connection, if that is not ending already: it all starts over
- * with the next. Whether it is on its way.  FILE: NULL, or whose it is. */
+/* Sends a request outside the rpc's queue.  CALLBACK's context is a struct kr_pending of this connection, which
+ * kr_pending_end frees.  FILE: the file of the request, or NULL.  Returns whether the request is on its way.  If it
+ * cannot even be queued, the connection ends, and all starts over with the next. */
 bool kr_session_direct(
 	struct kr_session *session, uint16_t type, const void *msg, kr_rpc_fn callback, const struct kr_fid *file);
 /* Frees it. Whether its connection is still the present one. */
 bool kr_pending_end(struct kr_pending *pending);
-/* The server's clock was NOW when it answered what was sent at SENT_NS. */
+/* The server's clock showed NOW when the server answered a request sent at SENT_NS. */
 void kr_session_set_clock(struct kr_session *session, struct kr_time now, uint64_t sent_ns);
-/* The server knows the session, or has it again, by an answer to what was sent at SENT_NS. */
+/* The server knows the session, or has it again, by a reply to a request sent at SENT_NS. */
 void kr_session_go_live(struct kr_session *session, uint64_t sent_ns);
 void kr_session_start_recovery(struct kr_session *session);
-/* A session exists, alive or to be recovered: PINGs begin. */
+/* A session exists, live or to be recovered: PINGs begin. */
 void kr_session_start_tick(struct kr_session *session);
 
 /* --- session_hello.c --- */
 extern const struct kr_rpc_events kr_session_events;
-/* Nobody could be reached in time, or nobody has answered for so long that the log is told what is waited for. */
+/* There is no first session in time: reports -ETIMEDOUT. */
 void kr_session_on_deadline(uv_timer_t *timer);
+/* The server has been silent for so long that the log must say what the mount waits for. */
 void kr_session_on_silence(uv_timer_t *timer);
 
 #endif

@@ -1,6 +1,6 @@
-/* The data calls of MPI-IO: blocking, non-blocking and split collective ones, at explicit offsets, at the individual and
- * at the shared file pointer.  Files that the layer does not handle go to the MPI library untouched.  Compiled for both
- * kinds of counts (api.h). */
+/* The data calls of MPI-IO: blocking, non-blocking and split collective ones, at explicit offsets, at the individual
+ * and at the shared file pointer.  Files that the layer does not handle go to the MPI library untouched.  Compiled for
+ * both kinds of counts (api.h). */
 #include "mpiio/api/api.h"
 #include "mpiio/api/call.h"
 

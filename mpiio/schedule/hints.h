@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "mpiio/schedule/order.h"
+#include "mpiio/schedule/send_order.h"
 
 enum kr_switch { KR_DISABLE, KR_ENABLE, KR_AUTOMATIC };
 

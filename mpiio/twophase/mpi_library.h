@@ -23,7 +23,8 @@
 	X(File_open) X(File_close) X(File_set_size) X(File_preallocate) X(File_set_info) X(File_get_info) \
 	X(File_set_view) X(File_read_at) X(File_read_at_all) X(File_write_at) X(File_write_at_all) \
 	X(File_iread_at) X(File_iwrite_at) X(File_iread_at_all) X(File_iwrite_at_all) X(File_read) \
-	X(File_read_all) X(File_write) X(File_write_all) X(File_iread) X(File_iwrite) X(File_iread_all) X(File_iwrite_all) \
+	X(File_read_all) X(File_write) X(File_write_all) X(File_iread) X(File_iwrite) X(File_iread_all) \
+	X(File_iwrite_all) \
 	X(File_seek) X(File_get_position) X(File_read_at_all_begin) X(File_read_at_all_end) \
 	X(File_write_at_all_begin) X(File_write_at_all_end) X(File_read_all_begin) X(File_read_all_end) \
 	X(File_write_all_begin) X(File_write_all_end) X(File_set_atomicity) X(File_sync) X(File_write_shared) \

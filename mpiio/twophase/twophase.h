@@ -3,7 +3,7 @@
  *
  * In a round every aggregator has one window of the file (stripes.h).  A rank and an aggregator exchange a message only
  * if the rank has bytes there; the message holds just these bytes, in file order, and both sides compute its length.
- * Sends follow the schedule (order.h) within a bounded window.  When a round begins, all its receives are posted.
+ * Sends follow the schedule (send_order.h) within a bounded window.  When a round begins, all its receives are posted.
  *
  * Rounds overlap.  An aggregator begins a round as soon as one of its slots is free, whatever the state of earlier
  * rounds; so messages of the next rounds fill the links while the last ones of a round trickle in.  One slot means no

@@ -13,7 +13,7 @@
 #include "server/leases/attrs.h"
 #include "server/export/cred.h"
 #include "server/flush/data.h"
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 #include "server/session/expiry.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
@@ -32,7 +32,7 @@
 #include "server/base/state.h"
 #include "server/flush/hop.h"
 #include "server/pipelines/pipelines.h"
-#include "server/recovery/grace_end.h"
+#include "server/recovery/grace_period.h"
 #include "server/recovery/recovery.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/trust.h"
@@ -236,7 +236,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_locks_init(server);
 	kr_slow_requests_init(server);
 	kr_request_cache_register(server);
-	kr_grace_end_register(server);
+	kr_grace_period_register(server);
 	err = init_parts(server);
 	if (err) {
 		kr_server_fini(server);
@@ -250,7 +250,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 		kr_watch_names_start(server);
 	if (options->give_up) /* before the first job makes the pool's threads */
 		kr_cred_give_up();
-	kr_grace_end_start(server);
+	kr_grace_period_start(server);
 	return 0;
 }
 

@@ -4,7 +4,7 @@
 
 #include "server/base/server.h"
 #include "server/daemon/shutdown.h"
-#include "server/export/doubts.h"
+#include "server/export/doubtful_times.h"
 
 /* The daemon room's part of the server. */
 struct kr_daemon {

@@ -9,7 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "server/export/doubts.h"
+#include "server/export/doubtful_times.h"
 #include "server/export/export_priv.h"
 #include "server/export/private_dir.h"
 

@@ -19,7 +19,7 @@
  *
  * The same holds for a write or fallocate, whose ctime is of its beginning, if nodes read in its middle.  The program
  * may open the file again after its close, so the file stays in the table for a minute.  What this instance cannot
- * touch before its end, the next one doubts (doubts.h).
+ * touch before its end, the next one doubts (doubtful_times.h).
  *
  * The server's own changes of attributes or names set ctime too.  They are no change by others (kr_watch_own), where
  * events tell of all other changes meanwhile.  A store through a mapping during a change of times by the server shows

@@ -10,7 +10,7 @@
 #ifndef KR_SERVER_INTENT_RECOVERY_H
 #define KR_SERVER_INTENT_RECOVERY_H
 
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 #include "server/export/export.h"
 #include "server/export/intent.h"
 

@@ -7,7 +7,7 @@
 #include "common/base/fault.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/recovery/conflicts.h"
+#include "server/recovery/conflict_log.h"
 #include "server/flush/data.h"
 #include "server/session/request.h"
 #include "server/base/server.h"

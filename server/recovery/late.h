@@ -4,7 +4,7 @@
  * given up their leases of it. Then all that they wrote is here. The server looks whether the file has changed since
  * the lapse, other than by that node's own rounds. If not, the node gets READ and WRITE with the answer, and nobody
  * comes in between before it has flushed: it does that before it gives READ back. If so, that is declared, durably
- * (conflicts.h), before the node is told. CONFLICT gives it a file for them (conflict_files.c).
+ * (conflict_log.h), before the node is told. CONFLICT gives it a file for them (conflict_request.c).
  *
  * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.
  * Where the kernel does not tell of others' changes, one of attributes or names may count as well (last_stat.h). For

@@ -4,8 +4,8 @@
 #define KR_SERVER_RECOVERY_H
 
 #include "server/base/server.h"
-#include "server/recovery/conflicts.h"
-#include "server/recovery/setbacks.h"
+#include "server/recovery/conflict_log.h"
+#include "server/recovery/clock_setbacks.h"
 
 struct kr_executed;
 

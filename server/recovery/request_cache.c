@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "server/leases/attrs.h"
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 #include "server/export/export.h"
 #include "server/base/fid.h"
 #include "server/base/server.h"
@@ -296,7 +296,7 @@ static bool settle(struct kr_request *request, int err, uint64_t value)
 	return true;
 }
 
-/* What it has done may have been forgotten meanwhile (executed.h). */
+/* What it has done may have been forgotten meanwhile (executed_log.h). */
 static void go_on(struct kr_request *repetition, const struct kr_request *first)
 {
 	repetition->hurry = NULL;

@@ -1,5 +1,5 @@
 /* Requests that must not run twice although their answer was lost with a session or with a former instance of the
- * server: by the second time others may have built on what the first did.  executed.h remembers them.  One that it
+ * server: by the second time others may have built on what the first did.  executed_log.h remembers them.  One that it
  * would have and does not has not run, so that "exists" and "is not there" are about what others did.  One that may be
  * forgotten (a boot of the machine ends the memory) may have, and they can mean success (names.h), unless another is
  * remembered to have done the same.  But a node that is late is told them as they are: that it is told of a failure of

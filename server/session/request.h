@@ -52,7 +52,7 @@ struct kr_request_duplicate {
 	bool resent;         /* from an earlier session, whatever is known of it */
 	bool maybe_executed; /* resent, and an earlier session may have executed it */
 	uint64_t made;       /* hash of the fid that the first execution made, if remembered; 0 */
-	bool remembered;     /* executed.h has it; the rest is known since kr_request_cache_end: */
+	bool remembered;     /* executed_log.h has it; the rest is known since kr_request_cache_end: */
 	bool executed;
 	int executed_err;
 	uint64_t executed_value;

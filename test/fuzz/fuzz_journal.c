@@ -17,7 +17,7 @@
 #include "common/base/table.h"
 #include "common/base/util.h"
 #include "fuse/journal/journal.h"
-#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_scan.h"
 #include "fuse/journal/journal_record.h"
 #include "test/fuzz/fuzz.h"
 

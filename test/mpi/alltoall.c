@@ -1,6 +1,6 @@
 // The all-to-all exchange at the bottom of two-phase I/O, by itself: alltoall [-s BYTES] [-n REPEATS]
 //
-// Every rank sends BYTES to every other rank, in each order of mpiio/schedule/order.h, with all sends at once (window
+// Every rank sends BYTES to every other rank, in each order of mpiio/schedule/send_order.h, with all sends at once (window
 // 0) and with 1, 2, 4 and 8 outstanding; all receives are posted first. The combinations take turns. Prints the
 // medians: MB/s of all ranks together, and the order's gain over rank order at the same window. What arrived is
 // compared with what was sent.
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "kt.h"
-#include "mpiio/schedule/order.h"
+#include "mpiio/schedule/send_order.h"
 
 static const int windows[] = {0, 1, 2, 4, 8};
 enum { WINDOWS = sizeof windows / sizeof *windows, ORDERS = KR_ORDER_ND_RANK_SHIFT + 1, MOST_REPEATS = 101 };

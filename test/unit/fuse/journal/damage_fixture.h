@@ -16,7 +16,7 @@
 #include "common/base/util.h"
 #include "fuse/journal/journal.h"
 #include "fuse/journal/journal_format.h"
-#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_scan.h"
 
 enum { FILE_BYTES = 400, FILES = 2, WRITES = 9 };
 

@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "fuse/file/file.h"
 #include "fuse/journal/journal_priv.h"
-#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_scan.h"
 #include "fuse/journal/journal_uncovered.h"
 #include "fuse/session/session.h"
 #include "fuse/writeback/uncovered.h"

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "mpiio/schedule/order.h"
+#include "mpiio/schedule/send_order.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
 
 enum { RANKS_MAX = 40 };
@@ -166,7 +166,7 @@ static void the_configuration_list_chooses_nodes(void **unused)
 
 /* ---- orders ---- */
 
-/* The schedules step by step, as the head of order.h defines them. */
+/* The schedules step by step, as the head of send_order.h defines them. */
 static uint64_t steps_per_node(
 	enum kr_order order, const struct kr_topology *topology, const struct kr_aggregators *aggregators)
 {

@@ -4,7 +4,7 @@
 
 #include "test/unit/server/session/server_fixture.h"
 
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 #include "server/base/fid.h"
 #include "server/session/session.h"
 #include "server/export/intent.h"

@@ -2,10 +2,10 @@
  * them.
  *
  * Changes nothing on the disk and follows no pointer unchecked: any bytes may be there.  Single-threaded, blocks.
- * For the start of a mount (journal_recover.c) and for `kairan journal` (journal_verify.c).
+ * For the start of a mount (journal_recover.c) and for `kairan journal` (journal_list.c).
  */
-#ifndef KR_FUSE_JOURNAL_READ_H
-#define KR_FUSE_JOURNAL_READ_H
+#ifndef KR_FUSE_JOURNAL_SCAN_H
+#define KR_FUSE_JOURNAL_SCAN_H
 
 #include <stdio.h>
 
@@ -78,7 +78,7 @@ void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, s
 /* The file of a number; NULL: no NAME has it. */
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number);
 
-/* --- journal_verify.c ------------------------------------------------------------------------- */
+/* --- journal_list.c ------------------------------------------------------------------------- */
 /* Prints each segment and record (ALL: dead ones too). */
 void kr_scan_dump(const struct kr_scan *scan, bool all, FILE *out);
 /* Prints what a mount would find and all damage. Returns whether nothing is damaged or refused. */

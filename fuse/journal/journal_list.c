@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/util.h"
-#include "fuse/journal/journal_read.h"
+#include "fuse/journal/journal_scan.h"
 #include "fuse/journal/journal_uncovered.h"
 
 static const char *kind_text(enum kr_scan_kind kind)

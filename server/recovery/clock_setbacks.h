@@ -13,8 +13,8 @@
  * It is written every KR_SETBACKS_SAVE_S, and when the clock has been set.  After another boot the clock may have gone
  * on for so long unseen.  PURE but for reading and writing.
  */
-#ifndef KR_SERVER_SETBACKS_H
-#define KR_SERVER_SETBACKS_H
+#ifndef KR_SERVER_CLOCK_SETBACKS_H
+#define KR_SERVER_CLOCK_SETBACKS_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -47,8 +47,8 @@ bool kr_setbacks_doubt(const struct kr_setbacks *setbacks, struct kr_time change
 
 /* Reads DIR/clock, and looks. 0 or -errno with a reason. Blocks. */
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
-/* Writes DIR/clock: when nobody needs what it says of the former instance any more (doubts.h). 0 or -errno with a
- * reason. Blocks. */
+/* Writes DIR/clock: when nobody needs what it says of the former instance any more (doubtful_times.h). 0 or -errno with
+ * a reason. Blocks. */
 int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
 /* Looks, and saves if it is time. Loop thread. */
 void kr_setbacks_tick(struct kr_server *server);

@@ -22,8 +22,8 @@
  * For reads the same steps run with the roles exchanged: an aggregator sends in the order of kr_order_receives.  Pure;
  * any thread.
  */
-#ifndef KR_MPIIO_ORDER_H
-#define KR_MPIIO_ORDER_H
+#ifndef KR_MPIIO_SEND_ORDER_H
+#define KR_MPIIO_SEND_ORDER_H
 
 #include "mpiio/schedule/aggregators.h"
 

@@ -12,8 +12,8 @@
  * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a
  * node's journal. Loop thread, unless said otherwise.
  */
-#ifndef KR_SERVER_CONFLICTS_H
-#define KR_SERVER_CONFLICTS_H
+#ifndef KR_SERVER_CONFLICT_LOG_H
+#define KR_SERVER_CONFLICT_LOG_H
 
 #include <jansson.h>
 #include <pthread.h>

@@ -16,8 +16,8 @@
  * is unknown, all times until now are in doubt. PURE but for reading and writing; constant once open, so any thread
  * may ask.
  */
-#ifndef KR_SERVER_DOUBTS_H
-#define KR_SERVER_DOUBTS_H
+#ifndef KR_SERVER_DOUBTFUL_TIMES_H
+#define KR_SERVER_DOUBTFUL_TIMES_H
 
 #include <stdint.h>
 

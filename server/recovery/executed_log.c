@@ -1,9 +1,9 @@
-/* The record of executed requests: see executed.h.
+/* The record of executed requests: see executed_log.h.
  *
  * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
  * half a key.  So is what is written of a turn.
  */
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ struct slot {
 };
 _Static_assert(sizeof(struct slot) == 64, "slots are 64 bytes");
 
-/* A change of names whose turn has come.  It counts for the slot with its key if that is in the phase TURN. */
+/* A change of names whose turn has come.  It counts for the slot with its key if that is in the phase INTENT. */
 struct turn {
 	uint32_t valid;
 	uint32_t phase; /* of the slot, before */

@@ -4,7 +4,7 @@
 #include <fcntl.h>
 
 #include "common/base/log.h"
-#include "server/recovery/conflicts.h"
+#include "server/recovery/conflict_log.h"
 #include "server/session/lapses.h"
 #include "server/session/session.h"
 

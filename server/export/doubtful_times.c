@@ -1,4 +1,4 @@
-#include "server/export/doubts.h"
+#include "server/export/doubtful_times.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "server/recovery/setbacks.h"
+#include "server/recovery/clock_setbacks.h"
 #include "test/unit/directory.h"
 
 #define S KR_NS_PER_S

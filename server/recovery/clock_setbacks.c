@@ -1,5 +1,5 @@
-/* See setbacks.h. */
-#include "server/recovery/setbacks.h"
+/* See clock_setbacks.h. */
+#include "server/recovery/clock_setbacks.h"
 
 #include <errno.h>
 #include <inttypes.h>

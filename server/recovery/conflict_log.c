@@ -1,5 +1,5 @@
-/* See conflicts.h. */
-#include "server/recovery/conflicts.h"
+/* See conflict_log.h. */
+#include "server/recovery/conflict_log.h"
 
 #include <errno.h>
 #include <fcntl.h>

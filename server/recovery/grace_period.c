@@ -7,7 +7,7 @@
  * one that was refused here would cover what others have written since. Only then what waited goes on. What fails is
  * tried again with each tick when the time is over.
  */
-#include "server/recovery/grace_end.h"
+#include "server/recovery/grace_period.h"
 
 #include <stdlib.h>
 
@@ -144,7 +144,7 @@ static void end_grace(struct kr_server *server)
 	forget_awaited(server);
 }
 
-void kr_grace_end_start(struct kr_server *server)
+void kr_grace_period_start(struct kr_server *server)
 {
 	const struct kr_state_facts *facts = kr_state_facts(server->state);
 
@@ -161,7 +161,7 @@ void kr_grace_end_start(struct kr_server *server)
 	}
 }
 
-void kr_grace_end_register(struct kr_server *server)
+void kr_grace_period_register(struct kr_server *server)
 {
 	server->sessions->hooks.end_grace = end_grace;
 }

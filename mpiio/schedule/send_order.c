@@ -1,5 +1,5 @@
-/* Schedules of sends and receives; see order.h for their definitions. */
-#include "mpiio/schedule/order.h"
+/* Schedules of sends and receives; see send_order.h for their definitions. */
+#include "mpiio/schedule/send_order.h"
 
 #include <errno.h>
 #include <stdlib.h>

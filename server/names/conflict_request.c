@@ -2,8 +2,8 @@
  * the file made before.
  *
  * The server makes one at a time.  So a request that comes twice, perhaps in two sessions, finds what the first one
- * made.  The search for the original may take long (locate.h): the next request is that of the session that has waited
- * longest.  Loop thread; what blocks runs in the pool.
+ * made.  The search for the original may take long (export/conflict_make.c): the next request is that of the session
+ * that has waited longest.  Loop thread; what blocks runs in the pool.
  */
 #include "server/names/names.h"
 
@@ -13,7 +13,7 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "server/recovery/conflicts.h"
+#include "server/recovery/conflict_log.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/names/open.h"

@@ -6,12 +6,12 @@
  * one boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any
  * thread.
  *
- * Beside them the file says what each running change of names does.  It does so from before the phase TURN until after
- * the change is over.  So who finds the phase TURN at the start finds that, too, and can
+ * Beside them the file says what each running change of names does.  It does so from before the phase INTENT until
+ * after the change is over.  So who finds the phase INTENT at the start finds that, too, and can
  * look what has become of it (kr_executed_settle).
  */
-#ifndef KR_SERVER_EXECUTED_H
-#define KR_SERVER_EXECUTED_H
+#ifndef KR_SERVER_EXECUTED_LOG_H
+#define KR_SERVER_EXECUTED_LOG_H
 
 #include <stdbool.h>
 #include <stdint.h>

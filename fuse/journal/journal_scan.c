@@ -1,5 +1,5 @@
-/* The records of a journal: which are sound, whose bytes they are, in which order they count (see journal_read.h). */
-#include "fuse/journal/journal_read_priv.h"
+/* The records of a journal: which are sound, whose bytes they are, in which order they count (see journal_scan.h). */
+#include "fuse/journal/journal_scan_priv.h"
 
 #include <errno.h>
 #include <inttypes.h>

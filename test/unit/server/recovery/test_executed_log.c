@@ -1,5 +1,5 @@
 /* The memory of executed requests: beyond a restart, not beyond a boot, the latest only. */
-#include "server/recovery/executed.h"
+#include "server/recovery/executed_log.h"
 
 #include <errno.h>
 #include <fcntl.h>
