@@ -1,12 +1,12 @@
-/* The names of one directory as it was listed last to one caller, and which of them a program that looks them up one by
- * one is going to ask for next: a pure state machine.  Not thread-safe.
+/* The names of one directory, as one caller listed it last, and which of them a program will look up next.  A pure
+ * state machine.  Not thread-safe.
  *
- * Programs go through a directory in the order of its entries (find, tar, ls -l), of the inodes' numbers (cp -r), or of
- * the names (a shell's *, whoever sorts).  As with reading ahead in a file, a name that is near behind the one before,
- * in one of these orders, or the first of all, begins a sequence; each further step of it doubles what is asked for,
- * from KR_DIR_LISTING_FIRST up to KR_LOOKUPS_MAX names.  What is brought in vain (it had to be forgotten before
- * somebody asked for it: the directory is being changed) makes that less, down to nothing. The names are hints: what
- * they stand for is the server's word.  Times are milliseconds of a clock that does not go back.
+ * Programs walk a directory in the order of its entries (find, tar, ls -l), of the inode numbers (cp -r), or of the
+ * names (a shell's *, programs that sort).  A sequence begins with the first name, or with a name near behind the one
+ * before in one of these orders.  Each further step doubles the number of names to prefetch, from KR_DIR_LISTING_FIRST
+ * to KR_LOOKUPS_MAX.  A prefetched name that was invalidated before its lookup lowers that number, down to nothing: the
+ * directory is changing.  The names are hints; the server says what they stand for.  Times are milliseconds of a clock
+ * that does not go back.
  */
 #ifndef KR_FUSE_DIR_LISTING_H
 #define KR_FUSE_DIR_LISTING_H

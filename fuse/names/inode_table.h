@@ -1,22 +1,24 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
- * A node number is the address of an inode (1 for the root); it lives until the kernel has forgotten every lookup of
- * it. No descriptor per inode, some 170 bytes (a directory: 300): identity, the name by which it was last found, and
- * the size that the kernel believes in.  Thread-safe (one lock).
+ * A node number is the address of an inode (1 for the root).  It lives until the kernel has forgotten every lookup of
+ * it.  An inode holds no descriptor; it takes some 170 bytes (a directory: 300).  These are the identity, the name of
+ * the last lookup, and the file size that the kernel believes in.  Thread-safe (one lock).
  *
- * That size: the kernel takes one from our answer only if it has heard of nothing else since it asked, and an
- * invalidation or the answer to another question is such a thing.  A read of its pages, lseek(SEEK_END) or a mapping
- * then ends at an older one, whatever we said; what goes by it has asked (GETATTR) before.  So what has been said, and
- * what writes of this node have let the kernel know, is remembered, and where sizes differ it is made sure
- * (kr_shim_grow) before GETATTR is answered.
+ * The kernel's size.  The kernel takes a size from an answer only if it has heard nothing else of the inode since the
+ * question; an invalidation, or the answer to another question, counts.  Else a read of its pages, lseek(SEEK_END) or
+ * a mapping ends at an older size.  A program that goes by the size has asked (GETATTR) before.  So the table remembers
+ * the size of the last answers and of this node's writes.  Where they differ, the daemon makes the kernel grow its size
+ * (kr_shim_grow) before it answers GETATTR.
  *
- * The kernel can be made to believe in a greater size only, and must not when the file has been cut meanwhile: it would
- * fill the pages that it has with zeros up to there.  So cuts are counted: by programs of this node (an open with
- * O_TRUNC too), when pages are dropped for what another node does, and where a size or the end of a read shows one.
- * What was asked for before a cut, and is more than what was said since, is asked for anew; and who cuts waits for
- * those who are just telling a size (but O_TRUNC, which leaves no pages: the next read is short then, and the kernel
- * believes that).  What another node cuts is heard of when that has been done, too, and waited for, whether this one
- * has cached anything or not (shrink_notice.h).
+ * Truncation.  The daemon can only make the kernel believe in a greater size.  It must not do so after a truncation:
+ * the kernel would fill its pages with zeros up to that size.  So the table counts truncations:
+ *  - by programs of this node, an open with O_TRUNC too;
+ *  - when the daemon drops pages for another node;
+ *  - where an answer's size, or the end of a read, shows one.
+ * The daemon asks anew for a size that it asked for before a truncation, if that size is above the last answer.  A
+ * truncation waits for answers that are just being given.  O_TRUNC does not: it leaves no pages, so the next read is
+ * short, and the kernel believes that.  The server tells this node of other nodes' truncations, and waits for it,
+ * whether this node has cached anything or not (shrink_notice.h).
  */
 #ifndef KR_FUSE_INODE_TABLE_H
 #define KR_FUSE_INODE_TABLE_H
