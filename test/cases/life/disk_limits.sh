@@ -156,6 +156,8 @@ fi
 limit_of node none || fail "the limit stays"
 until_ok 60 "room in the journal" on node1 sh -c "head -c 3000000 /dev/zero >$m/after && sync $m/after" || fail "not usable after the quota was raised"
 [ "$(stat -c %s "$EXPORT/after")" = 3000000 ] || fail "the write after"
+until_ok 60 "all that was taken drains" backlog_is_empty || fail "nothing drains: $(kairan 1 status "$m")"
+is_full_of_k "$EXPORT/big" || fail "the bytes that were taken over quota"
 mount_stop 1 || fail "kairanfs: $?"
 server_stop || fail "kairand: $?"
 finish
