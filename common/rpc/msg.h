@@ -9,7 +9,7 @@
 #include "common/base/types.h"
 #include "common/rpc/wire.h"
 
-enum { KR_PROTO_VERSION = 4, KR_FRAME_HEADER = 28 };
+enum { KR_PROTO_VERSION = 5, KR_FRAME_HEADER = 28 };
 /* Bit of `may` of HELLO's reply: the server takes BACKLOG. */
 #define KR_FEATURE_BACKLOG UINT64_C(8)
 /* ... and the server knows BEHIND of FSYNC and SETATTR. */
