@@ -32,6 +32,7 @@ static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *
 
 	file->server = server;
 	file->fid = *fid;
+	file->entered_epoch = ++server->files->epoch;
 	kr_link_init(&file->idle);
 	kr_link_init(&file->watched);
 	kr_list_init(&file->attachments);

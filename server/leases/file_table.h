@@ -38,7 +38,7 @@ struct kr_file_table {
 	struct kr_table by_fid;   /* kr_sfile.by_fid */
 	struct kr_list idle;      /* kr_sfile.idle: unused, kept for their change counters, oldest first */
 	size_t idle_count;        /* IDLE_MAX at most */
-	uint64_t epoch;           /* ascends with every start and end of a change of any file's bytes */
+	uint64_t epoch;           /* ascends with every start and end of a change of bytes, and with every new file */
 	uint64_t forgotten_epoch; /* the latest `changed_epoch` among files dropped from the table */
 };
 
@@ -67,7 +67,8 @@ struct kr_sfile {
 	bool gone;                    /* it has neither name nor open: its unflushed bytes are of no use */
 	struct kr_last_stat seen;     /* this and the next ones are of watch.c */
 	struct kr_carried carried;
-	uint64_t told_epoch; /* epoch of the last event; changes that began before are not carried */
+	uint64_t entered_epoch; /* epoch at which the file entered the table */
+	uint64_t told_epoch;    /* epoch of the last event; changes that began before are not carried */
 	struct kr_link watched;
 	uint64_t looked_ns;
 	bool touching, touch_again;

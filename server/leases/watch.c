@@ -79,13 +79,20 @@ void kr_watch_own_after(struct kr_export *export, const struct kr_fid *fid, stru
 	change->known = change->known && kr_export_getattr(export, fid, &change->after) == 0;
 }
 
+/* Whether an event of FILE since the begin of CHANGE would show in file->told_epoch.  Before FILE entered the table,
+ * the server only counted such an event, among those of all other files of the filesystem. */
+static bool shows_events_since(const struct kr_sfile *file, const struct kr_own_change *change)
+{
+	return file->entered_epoch <= change->epoch || file->server->watch->unheeded == change->unheeded;
+}
+
 /* Whether no other change can have come to FILE while CHANGE was under way. */
 static bool was_alone(const struct kr_sfile *file, const struct kr_own_change *change)
 {
 	const struct kr_server *server = file->server;
 	const struct kr_watch *watch = server->watch;
 
-	return watch && watch->events_fd >= 0 && watch->unheeded == change->unheeded && !file->changing &&
+	return watch && watch->events_fd >= 0 && shows_events_since(file, change) && !file->changing &&
 		!file->touching && file->changed_epoch <= change->epoch && file->told_epoch <= change->epoch &&
 		server->files->forgotten_epoch <= change->epoch;
 }

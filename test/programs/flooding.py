@@ -11,6 +11,7 @@ import time
 import traceback
 
 USUAL_S, FACTOR, GROWTH = 0.25, 100, (192 << 10) + int(os.environ.get("FLOOD_FILES", 0)) * 2
+ATTEMPTS = 3  # of each flood
 AT_ONCE = 4000  # requests; a session may have four times as many unanswered
 HELLO, PING, RECLAIM_DONE, AUTH, AUTH_PROVE, LOOKUP, REMOVE, OPEN, CREATE, LEASE, STAGE, BRING, LOCK = 1, 2, 5, 8, 9, 16, 22, 40, 41, 60, 74, 75, 90
 HEADER = ">IHHQIII"
@@ -175,16 +176,24 @@ class Honest:
         return took
 
 
+def is_served(server, honest, flood, longest_s):
+    """Whether the usual call of the honest program is as fast during FLOOD as it should be."""
+    began = time.monotonic()
+    took = honest.watch(flood)
+    usual, longest = statistics.median(took), max(took)
+    print("%s, %.0f s: %d kB, %d descriptors, %.4f s for a call of the honest program, %.2f s at most of %d" % (flood.__name__,
+        time.monotonic() - began, server.memory(), server.descriptors(), usual, longest, len(took)), flush=True)
+    assert longest < longest_s, "the honest program waits for a call"
+    return usual < max(USUAL_S, FACTOR * honest.quiet)
+
+
 def run(server, honest, floods, longest_s=10):
     """Each in a process of its own, while the honest program goes on; the assertions say what must not come of it."""
     signal.alarm(400)  # whatever hangs
     before, own = server.memory(), server.descriptors()
     print("quiet: %d kB, %d descriptors, %.4f s for a call of the honest program" % (before, own, honest.quiet), flush=True)
     for flood in floods:
-        began = time.monotonic()
-        took = honest.watch(flood)
-        usual, longest = statistics.median(took), max(took)
-        print("%s, %.0f s: %d kB, %d descriptors, %.4f s for a call of the honest program, %.2f s at most of %d" % (flood.__name__,
-            time.monotonic() - began, server.memory(), server.descriptors(), usual, longest, len(took)), flush=True)
-        assert longest < longest_s and usual < max(USUAL_S, FACTOR * honest.quiet), "the honest program waits"
+        # The usual call is one of few where a flood is short, and slow by chance where the machine is busy.  A server that
+        # prefers the flood makes it slow in each attempt.
+        assert any(is_served(server, honest, flood, longest_s) for _ in range(ATTEMPTS)), "the honest program waits"
         assert server.memory() - before < GROWTH, "the server grows by %d kB" % (server.memory() - before)

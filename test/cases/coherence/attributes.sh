@@ -1,5 +1,6 @@
 # What a mount changes of a file's attributes and names leaves its bytes cached on all nodes, and counts as no change of them.
 # tags: sanitizer
+# timeout: 240
 . "$TOP/test/lib.sh"
 cluster 2
 BYTES=8000000
