@@ -151,9 +151,10 @@ static void finish_reclaim(struct kr_request *request)
 		if (msg->last)
 			kr_cover_judged(&attachment->cover, reclaim->conflict);
 		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
-		if (msg->resend > reply->durable_seq && !reclaim->conflict)
-			kr_commit_owe(file, session, msg->resend);
 		granted = allowed(reclaim, session, kinds_for(request, inherited));
+		if (msg->resend > reply->durable_seq && !reclaim->conflict &&
+			kr_open_rights_allowed(session, &file->fid, KR_OPEN_RIGHT_WRITE))
+			kr_commit_owe(file, session, msg->resend);
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
