@@ -415,7 +415,7 @@ static void left(void *context, int err)
 
 static void handle_goodbye(struct kr_request *request)
 {
-	if (request->session->recovery.recorded)
+	if (request->session->recovery.recorded || request->session->recovery.recording)
 		kr_session_unrecord(request->session, left, request);
 	else
 		left(request, 0);
