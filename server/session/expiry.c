@@ -53,7 +53,7 @@ static void expire(struct kr_session *session)
 
 /* The node may still use its leases, so it must first fall silent like a disconnected one and notice that by its own
  * clock. Until lease expiry it cannot come back. */
-static void silence(struct kr_session *session)
+void kr_session_silence(struct kr_session *session)
 {
 	session->expiry.unresponsive = true;
 	if (session->conn)
@@ -87,7 +87,7 @@ void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
 		if (now_ns - session->expiry.heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
 		else if (kr_callbacks_neglected(session, now_ns) || inherits_for_too_long(session, now_ns))
-			silence(session);
+			kr_session_silence(session);
 		else if (!session->recovery.recorded && !session->recovery.recording && !session->recovery.reclaiming &&
 			!session->recovery.unjudged)
 			kr_session_record(session, NULL, NULL); /* a frame came at the last moment */
