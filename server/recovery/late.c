@@ -90,8 +90,8 @@ void kr_late_claim_end(struct kr_late_claim *claim)
 
 /* --- the judgement ---------------------------------------------------------------------------- */
 
-/* A former FLUSH may have applied bytes of this journal, which this instance does not remember.  Then what others wrote
- * over them since is no later than the lapse. */
+/* A former FLUSH may have applied bytes of this journal, which this instance does not remember.  Then others may have
+ * written over them before the lapse. */
 static bool is_forgotten(const struct kr_request *request)
 {
 	return request->msg.reclaim_request.resend && !request->reply.reclaim_reply.durable_seq;
@@ -106,7 +106,7 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
 	*ret_exact = epoch != 0;
 	if (*ret_exact)
 		return (struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = epoch};
-	if (uncovered || is_forgotten(request))
+	if (uncovered || is_forgotten(request) || request->session->recovery.old_journal)
 		return (struct kr_lapse){.kind = KR_LAPSE_UNKNOWN};
 	return request->session->recovery.lapse;
 }

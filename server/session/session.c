@@ -122,7 +122,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->recovery.lapse = kr_session_lapse(server, session->node_id);
 	session->recovery.replay = session->recovery.unjudged = hello->flags & KR_HELLO_REPLAY;
 	session->recovery.old_journal = hello->flags & (KR_HELLO_REPLAY | KR_HELLO_POWER_LOST);
-	if (session->recovery.old_journal) /* what this instance knows of the node's end says nothing of the journal */
+	if (session->recovery.old_journal && session->recovery.lapse.kind == KR_LAPSE_NONE)
 		session->recovery.lapse.kind = KR_LAPSE_UNKNOWN;
 	session->recovery.recorded = session->recovery.lapse.kind == KR_LAPSE_NONE;
 	session->recovery.fresh_id = UINT64_MAX;
