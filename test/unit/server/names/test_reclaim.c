@@ -4,30 +4,6 @@
 #include "common/base/log.h"
 #include "server/base/state_priv.h"
 
-/* FLUSH of TEXT, the bytes of FID up to SEQ, which a former FLUSH may have brought. */
-static void flush(struct node *node, const struct kr_fid *fid, uint64_t seq, const char *text)
-{
-	const struct kr_range extent = {0, strlen(text)};
-	struct kr_buf *buf = kr_buf_new(extent.length);
-	struct kr_slice slice = {.buf = buf, .length = extent.length};
-	struct kr_flush_request msg = {.file = *fid,
-		.flags = KR_FLUSH_INLINE | KR_FLUSH_RESEND,
-		.seq = seq,
-		.bytes = extent.length,
-		.mtime = {.sec = 1000000000},
-		.checksum = kr_checksum(text, extent.length),
-		.extents = {&extent, 1}};
-	struct node_answer *answer = &node->answers[node->answer_count++];
-
-	memcpy(buf->data, text, extent.length);
-	buf->length = extent.length;
-	*answer = (struct node_answer){.id = node->next_id++};
-	assert_int_equal(
-		kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &msg, &slice, 1, node_on_reply, answer), 0);
-	kr_buf_put(buf);
-	assert_int_equal(node_result(node, answer->id, NULL), 0);
-}
-
 static uint64_t send_open(struct node *node, const struct kr_fid *fid)
 {
 	return node_send(node, KR_MSG_OPEN, &(struct kr_open_request){.file = *fid, .flags = KR_OPEN_READ});
@@ -64,7 +40,7 @@ static void what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_
 	uint64_t id;
 
 	node->keeps_stable = true;
-	flush(node, &fid, 5, "first");
+	flush_text(node, &fid, 5, "first");
 	node_disconnect(node);
 	assert_int_equal(node_hello(node, false), 0);
 	assert_int_equal(node->hello.late, 0);
@@ -76,7 +52,7 @@ static void what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_
 	id = send_open(other, &fid);
 	settle(other);
 	assert_false(is_answered(other, id));
-	flush(node, &fid, 9, "second");
+	flush_text(node, &fid, 9, "second");
 	node_asked(node, KR_MSG_STABLE);
 	settle(other);
 	assert_false(is_answered(other, id));
@@ -92,7 +68,7 @@ static void after_a_restart_others_wait_for_what_is_sent_again(void **state)
 	uint64_t id;
 
 	node->keeps_stable = true;
-	flush(node, &fid, 5, "bytes");
+	flush_text(node, &fid, 5, "bytes");
 	restart(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(reclaim(node, &fid, 5).durable_seq, 0);
@@ -102,7 +78,7 @@ static void after_a_restart_others_wait_for_what_is_sent_again(void **state)
 	settle(other);
 	assert_false(is_answered(other, id));
 	node->keeps_stable = false;
-	flush(node, &fid, 5, "bytes");
+	flush_text(node, &fid, 5, "bytes");
 	assert_int_equal(node_result(other, id, NULL), 0);
 }
 
@@ -114,7 +90,7 @@ static void bytes_that_were_applied_are_not_late(void **state)
 	struct kr_reclaim_reply reply;
 
 	node->keeps_stable = true;
-	flush(node, &fid, 5, "bytes");
+	flush_text(node, &fid, 5, "bytes");
 	overtake(f, node, other, &fid);
 	reply = reclaim(node, &fid, 5);
 	assert_int_equal(reply.durable_seq, 5);
@@ -161,7 +137,7 @@ static void a_node_that_has_lost_power_does_not_cover_its_own_later_bytes(void *
 	struct node *node = joined(f, 0);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	flush(node, &fid, 9, "later");
+	flush_text(node, &fid, 9, "later");
 	restart(f);
 	lose_power(node);
 	assert_int_equal(node_hello(node, true), 0);
