@@ -1,17 +1,16 @@
 /* Clean shutdown: whether the machine's page cache has, in effect, outlived its boot.
  *
  * A node asks by boot id whether unsynced bytes at the server are still there. After a clean shutdown they are,
- * whatever happens to the machine then, so the next start keeps the id. Nodes see a mere restart and replay nothing,
- * and no program hears of a loss (fuse/names/dir_fsync.h).
+ * whatever happens to the machine then, so the next start keeps the id, and no program hears of a loss
+ * (fuse/names/dir_fsync.h).
  *
  * The file says `stopped` only while no server runs and all bytes that servers of this id applied are on the disk. A
  * server writes `stopped` after a successful sync, and writes nothing to the export after that. A start revokes it,
  * durably, before it serves. A start that finds another state follows a killed server, whose last sync may have failed:
  * with this id no server writes `stopped` again.
  *
- * A failed sync is recorded at once, before nodes hear of it (UNSTABLE in msgs.def); they send the lost bytes again. A
- * node may miss that news when this server ends, and the next server's sync succeeds without those bytes. So the next
- * server has a new id, as after a loss of power. Every node then sends again what it does not know to be synced.
+ * A failed sync is recorded at once, before nodes hear of it (UNSTABLE in msgs.def). The next server's sync may succeed
+ * without what that lost. So the next server has a new id, as after a loss of power.
  *
  * `peace` in the state directory is one line, MACHINE BOOT STATE: the machine's boot id, the one that nodes see (32 hex
  * digits each), and `stopped`, `serving`, `killed` or `failed`. A damaged line, or a missing file that a former server

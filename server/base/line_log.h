@@ -1,5 +1,5 @@
 /* Logs of the state directory in lines of text, each with a checksum (hexadecimal, after a blank) of the text before
- * it: synced.c, replayed.c, clock_setbacks.c, doubtful_times.c. A reader skips lines that a crash or a full disk cut
+ * it: clock_setbacks.c, doubtful_times.c. A reader skips lines that a crash or a full disk cut
  * short. Any thread. */
 #ifndef KR_SERVER_LINE_LOG_H
 #define KR_SERVER_LINE_LOG_H

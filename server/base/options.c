@@ -61,6 +61,10 @@ static const struct kr_option table[] = {
 		.choices = "auto|sweep",
 		.help = "How changes that programs on this machine make in the export are noticed: by the kernel's "
 			"word where it can be had, else and with sweep by looking at files once a second."},
+	{.name = "commit", .type = KR_OPTION_ENUM, .offset = FIELD(commit), .default_text = "share",
+		.choices = "share|never",
+		.help = "When what a node has written passes to other nodes: with share when it is on the disk, with "
+			"never at once; then a loss of this machine's power can undo what others have seen already."},
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
 		.help = "Log what happens in detail."},
 };

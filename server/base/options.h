@@ -4,6 +4,7 @@
 
 #include "common/config/options.h"
 
+enum kr_commit_mode { KR_COMMIT_SHARE, KR_COMMIT_NEVER };
 enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
 
 struct kr_server_options {
@@ -17,6 +18,7 @@ struct kr_server_options {
 	uint64_t anon_uid, anon_gid; /* the anonymous user */
 	bool munge;
 	char *munge_socket; /* NULL: munged's default */
+	int commit;         /* enum kr_commit_mode */
 	bool read_only, insecure, verbose;
 	int watch;               /* enum kr_watch_mode */
 	uint64_t lease;          /* milliseconds */

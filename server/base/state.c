@@ -140,18 +140,6 @@ void kr_state_forget_node(
 	queue_change(server, node_id, NULL, done, context);
 }
 
-int kr_state_note_boot(const struct kr_state *state)
-{
-	char hex[KR_STATE_ID_HEX];
-	int err;
-
-	kr_hex_format(state->facts.boot_id, 16, hex);
-	err = kr_write_file(state->dir, "boot", hex, strlen(hex), 0600);
-	if (err)
-		kr_log_error("cannot write to the state directory %s: %s", state->path, kr_fail_reason());
-	return err;
-}
-
 void kr_state_not_clean(struct kr_state *state)
 {
 	struct kr_clean_shutdown failed = state->clean_shutdown;

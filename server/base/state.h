@@ -4,13 +4,11 @@
  *   identity    32 bytes: the export's id, then the secret of its file identities
  *   export      inode number and birth time of the exported directory, a newline, its path
  *   instance    how often a server was started on it, in decimal
- *   boot        boot id at the latest start whose grace period ended, 32 hex digits
  *   peace       whether the latest stop was a clean shutdown (clean_shutdown.h)
  *   executed    requests that were executed in this boot (recovery/executed.h)
  *   nodes/ID    a symbolic link per node that the server awaits after a restart, to "OWNER NAME"; OWNER: of its key
  *               ("node", "user-UID", "any" without one); NAME: its host, for people
- *   synced      which flush rounds are on stable storage (flush/synced.h)
- *   replayed    which rounds of a former boot have been replayed in this one (flush/replayed.h)
+ *   failed      files whose sync failed and has not succeeded since (flush/commit.h)
  *   conflicts   which late bytes are in conflict (recovery/conflicts.h)
  *   clock       when the machine's clock was set back, and its latest time (recovery/setbacks.h)
  *   doubts      times around the ends of former instances (export/doubts.h)
@@ -30,7 +28,7 @@ struct kr_state_facts {
 	uint8_t export_id[16], secret[16];
 	uint8_t boot_id[16];    /* new after a loss of power, but not after a clean shutdown (clean_shutdown.h) */
 	uint8_t machine_id[16]; /* new with each boot of the machine */
-	bool new_boot;          /* the machine went down: replays may still be missing */
+	bool clean;             /* the former instance's stop was a clean shutdown, or there was none */
 	uint64_t instance;
 	struct kr_state_node *nodes; /* nodes that had sessions; owned by the state */
 	size_t node_count;
@@ -51,8 +49,6 @@ const struct kr_state_facts *kr_state_facts(const struct kr_state *state);
 int kr_state_dir(const struct kr_state *state);
 const char *kr_state_path(const struct kr_state *state);
 
-/* The grace period ends: a later start in this boot expects no replays. 0 or -errno, logged. Blocks, any thread. */
-int kr_state_note_boot(const struct kr_state *state);
 /* syncfs of the export's filesystem; blocks, any thread. 0 or -errno, logged. */
 int kr_state_sync_export(struct kr_state *state);
 /* A sync has failed: this instance has no clean shutdown, and the next one gets a new boot id. Blocks, any thread.

@@ -312,27 +312,11 @@ static int read_clean_shutdown(struct kr_state *state)
 		err = kr_clean_shutdown_read(state->dir, &found);
 	if (err)
 		return err;
+	facts->clean = facts->instance == 1 || found.state == KR_CLEAN_SHUTDOWN_STOPPED;
 	state->clean_shutdown = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
+	memcpy(facts->boot_id, state->clean_shutdown.boot, 16);
 	err = kr_clean_shutdown_write(state->dir, &state->clean_shutdown);
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
-}
-
-/* kr_state_note_boot writes a new boot id at the end of the grace period. Earlier, a server that dies would be followed
- * by one that applies replays in any order. */
-static int read_boot(struct kr_state *state)
-{
-	KR_AUTO_FREE char *text = NULL;
-	char hex[KR_STATE_ID_HEX];
-	size_t length;
-	int err;
-
-	memcpy(state->facts.boot_id, state->clean_shutdown.boot, 16);
-	kr_hex_format(state->facts.boot_id, 16, hex);
-	err = kr_read_file(state->dir, "boot", SMALL_FILE_MAX, &text, &length);
-	if (err && err != -ENOENT)
-		return kr_fail_errno(err, "cannot read %s/boot", state->path);
-	state->facts.new_boot = err == 0 && strcmp(text, hex) != 0;
-	return 0;
 }
 
 static int fill(struct kr_state *state, const char *export_path)
@@ -351,8 +335,6 @@ static int fill(struct kr_state *state, const char *export_path)
 		err = count_start(state);
 	if (!err)
 		err = read_clean_shutdown(state);
-	if (!err)
-		err = read_boot(state);
 	return err ? err : read_nodes(state);
 }
 

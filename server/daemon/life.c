@@ -96,20 +96,6 @@ static void extend_leases(struct kr_server *server, uint64_t now_ns)
 			KR_MAX(server->sessions->grace.ends_ns, now_ns + server->lease_ms * KR_NS_PER_MS / 2);
 }
 
-/* A node of the former instance is connected and still sends RECLAIMs and replays.  A node that replays its whole
- * journal waits for the end of the grace period. */
-static bool somebody_reclaims(const struct kr_server *server)
-{
-	const struct kr_session *session;
-
-	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session->conn && session->recovery.reclaiming && !session->recovery.replay &&
-			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL))
-			return true;
-	}
-	return false;
-}
-
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
@@ -121,8 +107,7 @@ static void on_tick(uv_timer_t *timer)
 		extend_leases(server, now_ns);
 	server->daemon->ticked_ns = now_ns;
 	kr_expiry_tick(server, now_ns);
-	if (server->sessions->grace.active && kr_grace_due(&server->sessions->grace, now_ns, somebody_reclaims(server)))
-		server->sessions->hooks.end_grace(server);
+	server->sessions->hooks.end_grace(server); /* if it is due */
 	kr_invalidation_tick(server, now_ns);
 	kr_slow_requests_tick(server, now_ns);
 	kr_delayed_unlink_tick(server, now_ns);
@@ -216,7 +201,6 @@ static int init_parts(struct kr_server *server)
 
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
 {
-	uint64_t real_ns;
 	int err;
 
 	memset(server, 0, sizeof(*server));
@@ -227,9 +211,6 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->recovery = kr_xcalloc(1, sizeof(*server->recovery));
 	kr_sessions_init(server);
 	server->started_ns = server->daemon->ticked_ns = kr_clock_ns();
-	real_ns = kr_clock_real_ns();
-	server->recovery->started =
-		(struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
 	kr_files_init(server);
 	kr_delayed_unlink_init(server);
 	kr_invalidation_init(server);

@@ -185,6 +185,16 @@ int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool dat
 	return r;
 }
 
+void kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid)
+{
+	struct kr_fd *data = kr_fd_cache_take(export->fds, fid, KR_FD_CACHE_WRITE);
+
+	if (!data)
+		return;
+	data->unsynced = false;
+	kr_fd_cache_put(export->fds, data);
+}
+
 /* --- space ------------------------------------------------------------------------------------ */
 
 /* As a write by CRED does; root keeps the bits. */

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
@@ -69,6 +70,31 @@ void kr_apply_add(struct kr_apply *apply, uint64_t offset, struct kr_buf *buf, s
 	apply->bytes += length;
 }
 
+static bool is_there(const struct kr_apply *apply, const struct kr_piece *piece, uint8_t *buffer)
+{
+	size_t length;
+
+	return buffer &&
+		kr_export_pread(apply->export, &apply->file->fid, piece->offset, buffer, piece->length, &length) == 0 &&
+		length == piece->length && memcmp(buffer, piece->data, length) == 0;
+}
+
+/* Keeps the pieces that differ from the file. */
+static void leave_out_what_is_there(struct kr_apply *apply)
+{
+	size_t longest = 0, kept = 0;
+	KR_AUTO_FREE uint8_t *buffer = NULL;
+
+	for (size_t i = 0; i < apply->count; i++)
+		longest = KR_MAX(longest, apply->pieces[i].length);
+	buffer = malloc(longest + 1);
+	for (size_t i = 0; i < apply->count; i++) {
+		if (!is_there(apply, &apply->pieces[i], buffer))
+			apply->pieces[kept++] = apply->pieces[i];
+	}
+	apply->count = kept;
+}
+
 static int write_pieces(struct kr_apply *apply)
 {
 	int err = KR_FAULT("apply.before");
@@ -79,15 +105,23 @@ static int write_pieces(struct kr_apply *apply)
 		err = kr_export_getattr(apply->export, &apply->file->fid, &apply->before);
 		if (err)
 			return err;
-		if (apply->keep_mtime)
-			apply->mtime = apply->before.mtime;
 	}
+	if (apply->compare)
+		leave_out_what_is_there(apply);
 	if (apply->count) {
+		apply->differs = true;
 		err = kr_export_pwritev(apply->export, &apply->file->fid, apply->pieces, apply->count);
 		if (err)
 			return err;
 	}
 	return KR_FAULT("apply.middle");
+}
+
+static int end_round(struct kr_apply *apply)
+{
+	if (apply->compare && !apply->differs)
+		return kr_export_getattr(apply->export, &apply->file->fid, &apply->after);
+	return kr_export_written(apply->export, &apply->file->fid, &apply->mtime, apply->clear_suid, &apply->after);
 }
 
 static void run(struct kr_pool_share_job *gated)
@@ -102,8 +136,7 @@ static void run(struct kr_pool_share_job *gated)
 	if (apply->err == 0 && apply->finish)
 		apply->err = KR_FAULT("round.end");
 	if (apply->err == 0 && apply->finish)
-		apply->err = kr_export_written(
-			apply->export, &apply->file->fid, &apply->mtime, apply->clear_suid, &apply->after);
+		apply->err = end_round(apply);
 	if (apply->err == 0)
 		apply->err = KR_FAULT("apply.after");
 }

@@ -27,7 +27,8 @@ struct kr_apply {
 	bool check;           /* verify CHECKSUM over the first buffer (an inline flush) */
 	bool finish;          /* after the writes: CLEAR_SUID, MTIME, attributes */
 	bool clear_suid;
-	bool keep_mtime; /* leave MTIME as before the first write (with `want_before`) */
+	bool compare; /* write only pieces that differ from the file; without any, FINISH changes nothing */
+	bool differs; /* a piece did: in, of earlier jobs of the round, and out */
 	struct kr_time mtime;
 	uint64_t checksum;
 	/* results */

@@ -17,9 +17,8 @@
 /* Tells the machine of the file whether its next round may begin. */
 static void hold_rounds(struct kr_sfile_data *data)
 {
-	kr_rounds_hold(&data->rounds,
-		data->owner->collecting || data->owner->stopping || kr_stable_restores(data->file) ||
-			kr_link_linked(&data->gathering));
+	kr_rounds_hold(
+		&data->rounds, data->owner->stopping || data->commit.rewriting || kr_link_linked(&data->gathering));
 }
 
 static size_t count_writers(const struct kr_sfile *file)
@@ -72,8 +71,8 @@ static void begin_gathering(struct kr_sfile *file, const struct kr_round_ask *as
 {
 	struct kr_sfile_data *data = file->data;
 
-	if (ask->inlined || ask->single || ask->replay_round || !kr_rounds_idle(&data->rounds) ||
-		kr_link_linked(&data->gathering) || count_writers(file) < 2)
+	if (ask->inlined || ask->single || !kr_rounds_idle(&data->rounds) || kr_link_linked(&data->gathering) ||
+		count_writers(file) < 2)
 		return;
 	data->gather_ns = kr_clock_ns() + KR_DATA_GATHER_MS * KR_NS_PER_MS;
 	kr_list_append(&data->owner->gathering, &data->gathering);
@@ -112,12 +111,10 @@ static void file_created(struct kr_sfile *file)
 	data->file = file;
 	data->mtime_rounds.sec = INT64_MIN;
 	kr_rounds_init(&data->rounds, next_round, owner);
-	kr_rounds_hold(&data->rounds, owner && owner->collecting);
 	kr_link_init(&data->busy);
 	kr_link_init(&data->gathering);
 	kr_list_init(&data->pipelines);
-	kr_stable_file_init(&data->stable);
-	data->stable.others_round = owner ? owner->forgotten_round : 0;
+	kr_commit_file_init(file);
 }
 
 static void file_destroyed(struct kr_sfile *file)
@@ -129,39 +126,13 @@ static void file_destroyed(struct kr_sfile *file)
 	kr_list_remove(&data->gathering);
 	kr_round_stream_free(data->round_stream);
 	free(data->parts);
-	if (data->owner)
-		data->owner->forgotten_round = KR_MAX(data->owner->forgotten_round, data->stable.writer_round);
-	kr_stable_file_fini(&data->stable);
 	free(data);
 }
 
-/* The server collects replays until all nodes have sent theirs, and has room for some of their bytes.  The other bytes
- * stay at their node, as if never sent; ROUND asks for them. */
-static bool has_room(const struct kr_data *data, const struct kr_request *request)
+/* Bounds the inline bytes of a node at the server, as its jobs are: too many pause its connection. */
+static void count_inline(struct kr_request *request)
 {
-	return !request->data || data->replay_bytes + request->memory.held <= KR_DATA_REPLAY_BYTES;
-}
-
-/* Such a flush is counted with the replays of all nodes. */
-static bool may_wait_uncounted(struct kr_request *request, const struct kr_sfile *file)
-{
-	struct kr_data *data = request->server->data;
-
-	if (!kr_stable_restores(file) || !has_room(data, request))
-		return false;
-	if (request->data) {
-		request->state = data; /* nothing to free */
-		data->replay_bytes += request->data->length;
-	}
-	kr_request_unhold(request);
-	return true;
-}
-
-/* Bounds the inline bytes of a node at the server, as its jobs are: too many pause its connection.  Not while rounds
- * wait for a RECLAIM_DONE, or for the answer to UNSTABLE, which come behind them. */
-static void count_inline(struct kr_request *request, const struct kr_sfile *file)
-{
-	if (may_wait_uncounted(request, file) || !request->data || request->server->data->collecting)
+	if (!request->data)
 		return;
 	request->state = request->session; /* counted; nothing to free */
 	request->session->flow.running++;
@@ -170,31 +141,8 @@ static void count_inline(struct kr_request *request, const struct kr_sfile *file
 
 void kr_flush_uncount(struct kr_request *request)
 {
-	struct kr_data *data = request->server->data;
-
-	if (request->state == data)
-		data->replay_bytes -= request->data->length;
-	else if (request->state)
+	if (request->state)
 		request->session->flow.running--;
-}
-
-static void drop_bytes(struct kr_request *request)
-{
-	request->msg.flush_request.extents = (struct kr_ranges){0};
-	kr_buf_put(request->data);
-	request->data = NULL;
-	free(request->memory.fields);
-	request->memory.fields = NULL;
-	kr_arena_fini(&request->memory.arena);
-}
-
-static void count_replay(struct kr_request *request)
-{
-	struct kr_data *data = request->server->data;
-
-	data->replays++;
-	data->replay_bytes += request->data ? request->data->length : 0;
-	kr_request_unhold(request);
 }
 
 /* 0; -EPROTO: the extents do not ascend, or are not what the data holds. */
@@ -220,62 +168,23 @@ static int check(const struct kr_request *request)
 {
 	const struct kr_flush_request *msg = &request->msg.flush_request;
 
-	if (msg->flags & ~(uint32_t)(KR_FLUSH_INLINE | KR_FLUSH_REPLAY))
+	if (msg->flags & ~(uint32_t)(KR_FLUSH_INLINE | KR_FLUSH_RESEND))
 		return -EPROTO;
 	if (msg->flags & KR_FLUSH_INLINE)
 		return check_inline(msg, request->data);
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
 
-uint64_t kr_flush_order(const struct kr_flush_request *msg)
-{
-	return msg->flags & KR_FLUSH_REPLAY ? KR_MAX(msg->replay_order, 1) : 0;
-}
-
-/* A former process of this boot has applied later replays by other nodes.  The server also refuses what the node sends
- * after that: what is applied of a journal is all up to some number.  It records that even above the session's limit
- * of files: the log of replays bounds these. */
-static bool is_overtaken(const struct kr_request *request, struct kr_sfile *file)
-{
-	const struct kr_session *session = request->session;
-	struct kr_attachment *attachment = kr_attachment_find(file, session);
-
-	if (attachment && attachment->overtaken)
-		return true;
-	if (kr_replayed_others(&request->server->data->replayed, &file->fid, session->node_id) <=
-		kr_flush_order(&request->msg.flush_request))
-		return false;
-	kr_attachment_get(file, request->session)->overtaken = true;
-	return true;
-}
-
-/* Replays come before other flushes and exclude readers, so a node's word is not enough.  Those in the collection have
- * their place among the replays of all nodes.  Later ones go in after a RECLAIM that found no other node's bytes in
- * the way. */
-static bool may_replay(const struct kr_request *request, struct kr_sfile *file)
-{
-	const struct kr_attachment *attachment;
-
-	if (request->server->data->collecting)
-		return !is_overtaken(request, file);
-	if (kr_stable_may_restore(file, request->session->node))
-		return true;
-	attachment = kr_attachment_find(file, request->session);
-	return attachment && attachment->replays;
-}
-
 /* Whether the session's bytes may go in now (see FLUSH in msgs.def).  What a node sends without the lease is late, or
  * was on its way when its leases went to other nodes. */
-static bool may_flush(const struct kr_request *request, struct kr_sfile *file)
+static bool may_flush(const struct kr_session *session, const struct kr_sfile *file)
 {
-	uint32_t node = request->session->node;
+	const struct kr_attachment *attachment = kr_attachment_find(file, session);
 
-	if (file->gone)
+	if (file->gone || kr_lease_table_held(&file->leases, session->node) & KR_LEASE_WRITE ||
+		kr_lease_table_recalling(&file->leases, session->node) & KR_LEASE_READ)
 		return true;
-	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
-		return may_replay(request, file);
-	return kr_lease_table_held(&file->leases, node) & KR_LEASE_WRITE ||
-		kr_lease_table_recalling(&file->leases, node) & KR_LEASE_READ;
+	return kr_commit_is_writer(file, session) && !(attachment && attachment->cover.lost);
 }
 
 static void run_refuse(struct kr_request *request)
@@ -288,58 +197,8 @@ static void run_refuse(struct kr_request *request)
 		request->err = -EAGAIN;
 }
 
-/* Whether the replay is durable already (synced.h).  The server must not apply it again over later bytes. */
-static bool is_synced(struct kr_data *data, const struct kr_flush_request *msg)
-{
-	uint64_t round = msg->replay_round;
-
-	return round && kr_synced_judge(&data->synced, &msg->file, round, round) == KR_SYNCED_ALL;
-}
-
-/* A replay that was applied in this boot, perhaps by a former instance (replayed.h), and whose answer the node did not
- * get.  Later rounds of other nodes may be there by now.  0: none; else a round that holds it. */
-static uint64_t applied_anew(struct kr_data *data, const struct kr_request *request)
-{
-	const struct kr_flush_request *msg = &request->msg.flush_request;
-	const struct kr_applied_entry *entry =
-		kr_data_applied_anew(data, &msg->file, request->session->node_id, msg->seq);
-
-	return entry ? entry->round : 0;
-}
-
-/* True: answered, since its bytes are there. */
-static bool replayed_in_vain(struct kr_data *data, struct kr_request *request)
-{
-	struct kr_flush_reply reply = {0};
-
-	reply.stable = is_synced(data, &request->msg.flush_request);
-	reply.round = reply.stable ? request->msg.flush_request.replay_round : applied_anew(data, request);
-	if (reply.round)
-		kr_request_reply(request, 0, &reply, NULL, 0);
-	return reply.round != 0;
-}
-
-static void record_arrival(struct kr_data *data, const struct kr_request *request)
-{
-	struct kr_applied_flush flush = {.incarnation = request->session->incarnation, .number = request->id};
-
-	memcpy(flush.node_id, request->session->node_id, sizeof flush.node_id);
-	kr_applied_flush_came(&data->applied, &request->msg.flush_request.file, &flush);
-}
-
-/* No room.  Later ones, for which there may be room, must not go in before it. */
-static void refuse_asked(struct kr_request *request, struct kr_sfile *file, int err)
-{
-	struct kr_attachment *attachment = kr_attachment_find(file, request->session);
-
-	if (attachment && request->msg.flush_request.flags & KR_FLUSH_REPLAY)
-		attachment->replays = false;
-	kr_request_reply(request, err, NULL, NULL, 0);
-}
-
 static void handle_flush(struct kr_request *request)
 {
-	struct kr_data *data = request->server->data;
 	const struct kr_flush_request *msg = &request->msg.flush_request;
 	struct kr_round_ask ask = {
 		.node = request->session->node,
@@ -347,7 +206,6 @@ static void handle_flush(struct kr_request *request)
 		.ring = request->session->ring.name,
 		.inlined = msg->flags & KR_FLUSH_INLINE,
 		.single = request->session->ring.port == 0 || kr_trust_is_user(request->session),
-		.replay_round = kr_flush_order(msg),
 		.token = request,
 	};
 	struct kr_sfile *file;
@@ -359,43 +217,29 @@ static void handle_flush(struct kr_request *request)
 	}
 	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_WRITE))
 		return;
-	if (ask.replay_round && replayed_in_vain(data, request))
-		return;
 	request->cancel = NULL; /* its round answers it, or the end of the session */
 	file = kr_sfile_get(request->server, &msg->file);
-	if (!may_flush(request, file)) {
+	if (!may_flush(request->session, file)) {
 		kr_log_debug("node %s: FLUSH of a file without the lease", request->session->name);
 		kr_request_run(request, run_refuse, kr_request_reply_job);
 		kr_sfile_put(file);
 		return;
 	}
-	if (ask.replay_round && kr_stable_may_restore(file, ask.node))
-		request->msg.flush_request.flags |= KR_FLUSH_RESTORE;
-	if (ask.replay_round && !has_room(data, request)) {
-		drop_bytes(request);
-		ask.inlined = false;
-	}
-	if (!ask.replay_round)
-		record_arrival(data, request);
 	begin_gathering(file, &ask);
 	hold_rounds(file->data);
 	err = kr_rounds_ask(&file->data->rounds, &ask);
 	if (err)
-		refuse_asked(request, file, err);
-	else if (ask.replay_round)
-		count_replay(request);
+		kr_request_reply(request, err, NULL, NULL, 0);
 	else
-		count_inline(request, file);
+		count_inline(request);
 	kr_flush_execute(file);
 	end_gathering_if_complete(file);
 	kr_sfile_put(file);
 }
 
-/* Replays come before any node is served, and their order must be kept. */
 static void flush_changes(struct kr_request *request)
 {
-	if (!(request->msg.flush_request.flags & KR_FLUSH_REPLAY))
-		kr_invalidation_change(request, &request->msg.flush_request.file);
+	kr_invalidation_change(request, &request->msg.flush_request.file);
 }
 
 static bool flush_asked(const struct kr_sfile *file, uint32_t node)
@@ -449,7 +293,7 @@ void kr_flush_session_lost(struct kr_data *data, struct kr_session *session)
 	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
 		/* this may end the next one's work, but this one is not idle before its last action */
 		kr_rounds_lost(&item->rounds, session->node);
-		kr_flush_update_hold_of(item->file); /* nothing waits for its replays any more */
+		kr_flush_execute(item->file);
 	}
 }
 
@@ -457,15 +301,6 @@ void kr_flush_update_hold_of(struct kr_sfile *file)
 {
 	hold_rounds(file->data);
 	kr_flush_execute(file);
-}
-
-void kr_flush_update_hold(struct kr_data *data)
-{
-	struct kr_sfile_data *item, *after;
-
-	KR_LIST_FOR_EACH_SAFE(item, after, &data->busy, busy) {
-		kr_flush_update_hold_of(item->file);
-	}
 }
 
 /* Asked flushes are answered when their session ends; no new round begins. */

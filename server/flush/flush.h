@@ -1,5 +1,5 @@
 /* FLUSH and its rounds: connects round.c with sessions, streams (round_stream.c), writes (apply.c) and syncs
- * (stable.c).
+ * (commit.c).
  *
  * Loop thread.  struct kr_sfile_data is the flush room's state of one file: `data` in struct kr_sfile.
  */
@@ -8,12 +8,7 @@
 
 #include "common/base/types.h"
 #include "server/flush/round.h"
-#include "server/flush/stable.h"
-
-enum kr_flush_flag { /* FLUSH's */
-	KR_FLUSH_RESTORE =
-		1 << 30, /* a replay of what a failed sync may have lost; set by handle_flush, not in messages */
-};
+#include "server/flush/commit.h"
 
 struct kr_data;
 struct kr_sfile;
@@ -23,10 +18,7 @@ struct kr_round_stream;
 struct kr_flush_part {
 	uint32_t node;
 	uint8_t node_id[16];
-	uint64_t seq;                  /* 0: not accepted yet */
-	uint64_t incarnation, request; /* of its FLUSH */
-	uint64_t order;                /* of a replay */
-	bool replay, restore;
+	uint64_t seq; /* 0: not accepted yet */
 };
 
 struct kr_sfile_data {
@@ -37,9 +29,7 @@ struct kr_sfile_data {
 	struct kr_link busy;      /* in the owner's list of files with flushes; holds a reference to the file */
 	struct kr_link gathering; /* in the owner's list: the next round waits until gather_ns for other writers */
 	uint64_t gather_ns;
-	struct kr_stable stable;
-	bool restoring;           /* replays go in: for a moment the file has older bytes, which no node may see */
-	uint64_t restorations;    /* how often that was so */
+	struct kr_commit commit;
 	struct kr_list pipelines; /* kr_reader_pipeline.of_file: one for each ring that reads the file */
 
 	/* Of the running round. */
@@ -48,6 +38,8 @@ struct kr_sfile_data {
 	struct kr_flush_part *parts;
 	uint32_t part_count, part_capacity;
 	bool changing, clear_suid, base_known;
+	bool resend;                 /* only what differs from the file is written ... */
+	bool differs;                /* ... and something did */
 	uint64_t epoch_before;       /* file->changed_epoch before the round ... */
 	struct kr_time ctime_before; /* ... and its ctime; INT64_MAX s: not known */
 	uint64_t round_overlapped;   /* bytes of the round that more than one node had written */
@@ -58,10 +50,8 @@ struct kr_sfile_data {
 	struct kr_attr after;                /* what it replies */
 
 	struct kr_time mtime_rounds; /* latest that rounds have set since a SETATTR */
-	struct kr_time mtime_set;    /* by SETATTR, during a round ... */
+	struct kr_time mtime_set;    /* by SETATTR, during a round */
 	bool mtime_is_set;
-	bool again;                /* ... or before the round is run once more, as now */
-	struct kr_time mtime_kept; /* before the replay that runs, or will run once more; INT64_MIN s: unknown */
 };
 
 #endif

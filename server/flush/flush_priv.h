@@ -12,8 +12,6 @@
 /* --- flush.c ---------------------------------------------------------------------------------- */
 /* REQUEST is about to be answered: uncounts what it holds. */
 void kr_flush_uncount(struct kr_request *request);
-/* The place of a replay among those of all nodes; 0: MSG is no replay. */
-uint64_t kr_flush_order(const struct kr_flush_request *msg);
 
 /* --- flush_round.c ---------------------------------------------------------------------------- */
 /* Carries out the actions of the machine; keeps the file alive while it has flushes. */

@@ -14,7 +14,6 @@
 #include "server/flush/apply.h"
 #include "server/export/export.h"
 #include "server/flush/round_stream.h"
-#include "server/base/state.h"
 #include "server/leases/watch.h"
 
 /* --- begin and end ---------------------------------------------------------------------------- */
@@ -43,13 +42,9 @@ static struct kr_flush_part *add_part(struct kr_sfile_data *data, const struct k
 		data->part_capacity = capacity;
 	}
 	part = &data->parts[data->part_count++];
-	*part = (struct kr_flush_part){.node = request->session->node,
-		.incarnation = request->session->incarnation,
-		.request = request->id,
-		.order = kr_flush_order(&request->msg.flush_request),
-		.replay = request->msg.flush_request.flags & KR_FLUSH_REPLAY,
-		.restore = request->msg.flush_request.flags & KR_FLUSH_RESTORE};
+	*part = (struct kr_flush_part){.node = request->session->node};
 	memcpy(part->node_id, request->session->node_id, sizeof part->node_id);
+	data->resend &= (request->msg.flush_request.flags & KR_FLUSH_RESEND) != 0;
 	return part;
 }
 
@@ -58,8 +53,9 @@ static void begin_round(struct kr_sfile_data *data)
 	data->part_count = 0;
 	data->clear_suid = false;
 	data->round_overlapped = 0;
-	data->mtime_is_set &= data->again;
-	data->stable.taint = 0;
+	data->mtime_is_set = false;
+	data->resend = !data->commit.failed; /* else what is in the page cache may not be on the disk */
+	data->differs = false;
 	data->mtime = (struct kr_time){.sec = INT64_MIN};
 	data->base_version = 0;
 	data->base_changes = data->file->changes;
@@ -72,8 +68,7 @@ static void begin_round(struct kr_sfile_data *data)
 }
 
 /* Whether other nodes may have seen the former bytes and hold READ since.  A participant may have flushed without
- * WRITE while READ was recalled from it.  It may have sent again what a failed sync lost, or its session has ended and
- * other nodes have its leases. */
+ * WRITE, while READ was recalled from it, or its session has ended and other nodes have its leases. */
 static bool changed_under_others(const struct kr_sfile_data *data)
 {
 	for (uint32_t i = 0; i < data->part_count; i++) {
@@ -81,61 +76,10 @@ static bool changed_under_others(const struct kr_sfile_data *data)
 
 		if (!kr_session_find_node(data->file->server, part->node))
 			return true;
-		if (part->replay && data->file->server->sessions->grace.active)
-			continue; /* no node is served yet */
 		if (!(kr_lease_table_held(&data->file->leases, part->node) & KR_LEASE_WRITE))
 			return true;
 	}
 	return false;
-}
-
-static void end_changes(struct kr_sfile_data *data)
-{
-	if (!data->changing)
-		return;
-	data->changing = false;
-	kr_sfile_changed(data->file);
-	if (changed_under_others(data))
-		kr_lease_table_outdate(&data->file->leases);
-}
-
-void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
-{
-	struct kr_sfile_data *data = file->data;
-
-	data->ctime_before = before->ctime;
-	if (data->restoring && data->mtime_kept.sec == INT64_MIN)
-		data->mtime_kept = before->mtime;
-	if (!data->base_known)
-		return;
-	data->base_version = kr_sfile_version_at(file, before, data->base_changes);
-	kr_watch_look(file, before, data->base_changes);
-}
-
-static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)
-{
-	if (kr_time_compare(mtime, data->mtime) > 0)
-		data->mtime = mtime;
-}
-
-/* The running round restores what a failed sync may have lost.  The file's attributes are not lost, and a program may
- * have set them since the first run of the round. */
-static bool keeps_attributes(const struct kr_sfile_data *data)
-{
-	return data->part_count == 1 && data->parts[0].restore && data->restoring;
-}
-
-/* The mtime of the file: what a SETATTR set during the round, else the latest write of this and earlier rounds.
- * Earlier rounds ahead of our clock do not count: the clock has been set back since. */
-static struct kr_time final_mtime(struct kr_sfile_data *data)
-{
-	if (data->mtime_is_set)
-		return data->mtime_set;
-	if (keeps_attributes(data) && data->mtime_kept.sec != INT64_MIN)
-		return data->mtime_kept;
-	if (data->mtime_rounds.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + KR_DATA_AHEAD_S)
-		return data->mtime;
-	return kr_time_compare(data->mtime, data->mtime_rounds) > 0 ? data->mtime : data->mtime_rounds;
 }
 
 /* A node's own bytes are no change by others.  UNDISTURBED: no other change came during the round. */
@@ -154,36 +98,56 @@ static void record_own_change(struct kr_sfile_data *data, bool undisturbed)
 	file->own_epoch = file->changed_epoch;
 }
 
-void kr_flush_broken_off(struct kr_sfile_data *data)
+static void end_changes(struct kr_sfile_data *data)
 {
 	bool undisturbed = data->file->changes == data->changes;
 
 	if (!data->changing)
 		return;
-	end_changes(data);
-	record_own_change(data, undisturbed);
-}
-
-static void record_flush(struct kr_sfile_data *data, const struct kr_flush_part *part)
-{
-	struct kr_applied_flush flush = {.incarnation = part->incarnation, .number = part->request};
-
-	memcpy(flush.node_id, part->node_id, sizeof flush.node_id);
-	if (!part->replay)
-		kr_applied_flush_done(&data->owner->applied, &data->file->fid, &flush);
-}
-
-static void record_applied(struct kr_sfile_data *data)
-{
-	uint64_t round = data->rounds.round;
-
-	for (uint32_t i = 0; i < data->part_count; i++) {
-		struct kr_flush_part *part = &data->parts[i];
-
-		kr_applied_note(&data->owner->applied, &data->file->fid, part->node_id, part->seq, round);
-		record_flush(data, part);
-		kr_stable_applied(data->file, part->node_id, round);
+	data->changing = false;
+	kr_sfile_changed(data->file);
+	if (data->resend && !data->differs) {
+		if (undisturbed)
+			data->file->changed_epoch = data->epoch_before; /* nothing has changed */
+		return;
 	}
+	record_own_change(data, undisturbed);
+	if (changed_under_others(data))
+		kr_lease_table_outdate(&data->file->leases);
+}
+
+void kr_flush_before(struct kr_sfile *file, const struct kr_attr *before)
+{
+	struct kr_sfile_data *data = file->data;
+
+	data->ctime_before = before->ctime;
+	if (!data->base_known)
+		return;
+	data->base_version = kr_sfile_version_at(file, before, data->base_changes);
+	kr_watch_look(file, before, data->base_changes);
+}
+
+static void take_mtime(struct kr_sfile_data *data, struct kr_time mtime)
+{
+	if (kr_time_compare(mtime, data->mtime) > 0)
+		data->mtime = mtime;
+}
+
+/* The mtime of the file: what a SETATTR set during the round, else the latest write of this and earlier rounds.
+ * Earlier rounds ahead of our clock do not count: the clock has been set back since. */
+static struct kr_time final_mtime(struct kr_sfile_data *data)
+{
+	if (data->mtime_is_set)
+		return data->mtime_set;
+	if (data->mtime_rounds.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + KR_DATA_AHEAD_S)
+		return data->mtime;
+	return kr_time_compare(data->mtime, data->mtime_rounds) > 0 ? data->mtime : data->mtime_rounds;
+}
+
+void kr_flush_broken_off(struct kr_sfile_data *data)
+{
+	data->resend = false; /* what was written meanwhile is not known */
+	end_changes(data);
 }
 
 /* The running round ends. */
@@ -191,76 +155,12 @@ static void conclude(struct kr_sfile *file, int err)
 {
 	struct kr_sfile_data *data = file->data;
 
-	if (err == 0)
-		record_applied(data);
-	else
+	for (uint32_t i = 0; !err && i < data->part_count; i++)
+		kr_commit_applied(file, &data->parts[i], data->rounds.round);
+	if (err)
 		data->owner->counters.failed_rounds++;
-	if (!data->parts[0].replay)
-		data->again = false;
 	kr_rounds_finished(&data->rounds, data->rounds.round, err);
 	kr_flush_execute(file);
-}
-
-/* A failed sync may have lost bytes of the running round: they go in once more, after the replays. */
-static void run_again(struct kr_sfile *file)
-{
-	struct kr_sfile_data *data = file->data;
-
-	if (!data->parts[0].replay)
-		data->again = true;
-	kr_rounds_undone(&data->rounds, data->rounds.round);
-	kr_flush_execute(file);
-}
-
-static void ignore(void *context, int err)
-{
-	(void)context;
-	(void)err;
-}
-
-static void replay_recorded(void *context, int err)
-{
-	struct kr_sfile *file = context;
-	struct kr_data *owner = file->data->owner;
-
-	if (err == 0 && file->data->stable.taint) { /* a sync has failed meanwhile */
-		kr_applied_lose(&owner->applied, &file->fid);
-		kr_replayed_lose(&owner->replayed, &file->fid, ignore, NULL);
-		run_again(file);
-	} else {
-		conclude(file, err);
-	}
-	kr_sfile_put(file);
-}
-
-/* Whether the next process may collect replays by other nodes that are older than the running round. */
-static bool comes_before_replays(const struct kr_sfile_data *data)
-{
-	const struct kr_server *server = data->owner->server;
-
-	return server->sessions->grace.active && kr_state_facts(server->state)->new_boot;
-}
-
-/* All bytes are there.  Before anything can come after them, the server records replays on disk (replayed.h).  It also
- * records rounds that older replays of other nodes must not overwrite. */
-static void applied(struct kr_sfile *file)
-{
-	struct kr_sfile_data *data = file->data;
-	const struct kr_flush_part *part = data->parts; /* a replay is a round of its own */
-	const uint64_t round = data->rounds.round;
-
-	if (!part->replay && !comes_before_replays(data)) {
-		conclude(file, 0);
-		return;
-	}
-	for (uint32_t i = 0; i < data->part_count; i++, part++) {
-		const struct kr_applied_replay replay = {
-			.seq = part->seq, .round = round, .order = part->replay ? part->order : round};
-		bool last = i + 1 == data->part_count;
-
-		kr_replayed_note(&data->owner->replayed, &file->fid, part->node_id, &replay,
-			last ? replay_recorded : ignore, last ? kr_sfile_ref(file) : NULL);
-	}
 }
 
 static void finish(struct kr_sfile *file, struct kr_apply *apply);
@@ -269,40 +169,30 @@ static void finish_done(struct kr_apply *apply)
 {
 	struct kr_sfile *file = kr_sfile_ref(apply->file);
 	struct kr_sfile_data *data = file->data;
-	int err = apply->err ? apply->err : data->stable.taint;
+	int err = apply->err;
+	bool changed, undisturbed = file->changes == data->changes;
 
+	data->differs |= apply->differs;
+	changed = !data->resend || data->differs;
 	if (err == 0 && apply->want_before)
 		kr_flush_before(file, &apply->before);
-	if (err == 0 && data->mtime_is_set && kr_time_compare(apply->mtime, data->mtime_set) != 0) {
+	if (err == 0 && changed && data->mtime_is_set && kr_time_compare(apply->mtime, data->mtime_set) != 0) {
 		/* a SETATTR came during this job; the order is unknown, and its mtime counts */
-		struct kr_apply *again = kr_apply_new(file, apply->round, finish_done, NULL);
-
-		finish(file, again);
+		finish(file, kr_apply_new(file, apply->round, finish_done, NULL));
 	} else {
-		bool undisturbed = file->changes == data->changes;
-
 		end_changes(data);
-		if (err && data->parts[0].replay && undisturbed)
-			file->changed_epoch = data->epoch_before; /* all of it comes again, and is judged then */
-		else
-			record_own_change(data, undisturbed);
 		data->after = apply->after;
 		data->after.version = 0;
 		if (err == 0) {
 			if (undisturbed)
 				kr_sfile_version(file, file->changes, &data->after);
-			data->mtime_kept = (struct kr_time){.sec = INT64_MIN};
-			if (!keeps_attributes(data))
+			if (changed)
 				data->mtime_rounds =
 					data->mtime_is_set ? (struct kr_time){.sec = INT64_MIN} : apply->mtime;
 			data->overlapped += data->round_overlapped;
 			data->owner->counters.overlapped += data->round_overlapped;
-			applied(file);
-		} else if (apply->err) {
-			conclude(file, err);
-		} else {
-			run_again(file);
 		}
+		conclude(file, err);
 	}
 	kr_apply_free(apply);
 	kr_sfile_put(file);
@@ -313,9 +203,10 @@ static void finish(struct kr_sfile *file, struct kr_apply *apply)
 	struct kr_sfile_data *data = file->data;
 
 	apply->finish = true;
-	apply->clear_suid = data->clear_suid && !keeps_attributes(data);
+	apply->compare = data->resend;
+	apply->differs = data->differs;
+	apply->clear_suid = data->clear_suid;
 	apply->mtime = final_mtime(data);
-	apply->keep_mtime = keeps_attributes(data) && !data->mtime_is_set && data->mtime_kept.sec == INT64_MIN;
 	kr_apply_start(apply);
 }
 
@@ -330,9 +221,7 @@ static void write_inline(struct kr_sfile *file, const struct kr_round_action *ac
 	size_t position = 0;
 
 	begin_round(data);
-	if (add_part(data, request)->replay)
-		kr_stable_restoring(data);
-	data->parts[0].seq = msg->seq;
+	add_part(data, request)->seq = msg->seq;
 	take_mtime(data, msg->mtime);
 	data->clear_suid = msg->clear_suid;
 	for (uint32_t i = 0; i < msg->extents.count; i++) {
@@ -341,6 +230,8 @@ static void write_inline(struct kr_sfile *file, const struct kr_round_action *ac
 		kr_apply_add(apply, extent->offset, request->data, position, extent->length);
 		position += extent->length;
 	}
+	if (position == 0 && msg->flags & KR_FLUSH_RESEND)
+		data->resend = true; /* the node has nothing any more of what it owes */
 	apply->want_before = true;
 	apply->check = position > 0;
 	apply->checksum = msg->checksum;
@@ -390,19 +281,13 @@ static void send_round(struct kr_sfile *file, const struct kr_round_action *acti
 	struct kr_sfile_data *data = file->data;
 	struct kr_request *request = action->token;
 	struct kr_session *session = request->session;
-	struct kr_round_request msg = {.file = file->fid,
-		.round = action->round,
-		.has_upstream = action->has_upstream,
-		.replay_round = request->msg.flush_request.flags & KR_FLUSH_REPLAY ?
-			request->msg.flush_request.replay_round :
-			0};
+	struct kr_round_request msg = {.file = file->fid, .round = action->round, .has_upstream = action->has_upstream};
 	struct sent_round *sent;
 	char host[64];
 
 	if (request->msg.flush_request.clear_suid)
 		data->clear_suid = true;
-	if (add_part(data, request)->replay)
-		kr_stable_restoring(data);
+	add_part(data, request);
 	if (!kr_hop_address_of(data->owner, session, action->downstream, host, &msg.downstream)) {
 		kr_rounds_broken(&data->rounds, action->round);
 		return;
@@ -451,19 +336,11 @@ static void answer(struct kr_sfile_data *data, const struct kr_round_action *act
 		attachment->flushed_ns = kr_clock_ns();
 	if (action->err == 0)
 		(void)KR_FAULT("flush.reply");
-	if (request->msg.flush_request.flags & KR_FLUSH_REPLAY) {
-		if (action->err && attachment)
-			attachment->replays = false; /* later rounds of others go in now; the node asks again */
-		if (!action->err)
-			request->session->recovery.replayed_ns = kr_clock_ns();
-		kr_applied_resent(&data->owner->applied, &data->file->fid, request->session->node_id, action->err,
-			kr_rounds_replayed_by(&data->rounds, request->session->node));
-		data->owner->replays--;
-		data->owner->replay_bytes -= request->data ? request->data->length : 0;
-		kr_stable_restored(data);
-	} else if (attachment) {
+	if (attachment) {
 		kr_cover_flushed(&attachment->cover, action->err);
 		kr_lease_table_refused(&data->file->leases, request->session->node, attachment->cover.refused);
+		if (attachment->cover.refused)
+			kr_commit_refused(data->file, request->session);
 	}
 	kr_flush_uncount(request);
 	kr_request_reply(request, action->err, action->err ? NULL : &reply, NULL, 0);
@@ -515,13 +392,10 @@ void kr_flush_execute(struct kr_sfile *file)
 	while (kr_rounds_action(&data->rounds, &action))
 		perform(file, &action);
 	data->executing = false;
-	kr_stable_restored(
-		data); /* the last replay may have been answered before its round ended, by the end of its session */
 	if (!kr_rounds_idle(&data->rounds) && !kr_link_linked(&data->busy)) {
 		kr_list_append(&data->owner->busy, &data->busy);
 		kr_sfile_ref(file);
 	} else if (kr_rounds_idle(&data->rounds) && kr_link_linked(&data->busy)) {
-		data->again = false;
 		kr_list_remove(&data->busy);
 		kr_sfile_put(file);
 	}

@@ -1,4 +1,4 @@
-/* FSYNC: the file is synced (stable.c), then, for SEEN, others have dropped what they read before (leases.h).
+/* FSYNC: the file is synced (commit.c), then, for SEEN, others have dropped what they read before (leases.h).
  *
  * Loop thread.  The sync cannot be withdrawn, the wait for others can: a node that does not answer keeps its READ until
  * its session is over.
@@ -11,7 +11,6 @@
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
-#include "server/flush/stable.h"
 
 /* The wait for others. */
 struct seen {
@@ -85,11 +84,11 @@ static void handle_fsync(struct kr_request *request)
 	}
 	file = kr_sfile_get(request->server, &msg->file);
 	/* This sync would say nothing of what an earlier one has lost, and the node would let go of that. */
-	err = kr_stable_tell_untold(file, request->session);
+	err = kr_commit_error(file, request->session);
 	if (err)
 		kr_request_reply(request, err, NULL, NULL, 0);
 	else
-		kr_stable_wait(file, request->session->node_id, msg->flags & KR_FSYNC_DATA, synced, request);
+		kr_commit_wait(file, msg->flags & KR_FSYNC_DATA, synced, request);
 	kr_sfile_put(file);
 }
 

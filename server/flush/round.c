@@ -1,5 +1,4 @@
-/* The round machine (see round.h).  State changes only in the event functions, and in start(), abandon() and settle(),
- * which they call.
+/* The round machine (see round.h).  State changes only in the event functions, and in start() and abandon(), which they call.
  */
 #include "server/flush/round.h"
 
@@ -89,27 +88,6 @@ size_t kr_rounds_waiting(const struct kr_rounds *rounds)
 	return count;
 }
 
-static bool has_replay(const struct kr_list *asks)
-{
-	const struct asked *asked;
-
-	KR_LIST_FOR_EACH(asked, asks, link) {
-		if (asked->ask.replay_round)
-			return true;
-	}
-	return false;
-}
-
-bool kr_rounds_replaying(const struct kr_rounds *rounds)
-{
-	return has_replay(&rounds->waiting);
-}
-
-bool kr_rounds_replay(const struct kr_rounds *rounds)
-{
-	return has_replay(&rounds->waiting) || has_replay(&rounds->current);
-}
-
 static bool has_ask_of(const struct kr_list *asks, uint32_t node)
 {
 	const struct asked *asked;
@@ -126,22 +104,6 @@ bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node)
 	return has_ask_of(&rounds->waiting, node) || has_ask_of(&rounds->current, node);
 }
 
-static bool has_replay_of(const struct kr_list *asks, uint32_t node)
-{
-	const struct asked *asked;
-
-	KR_LIST_FOR_EACH(asked, asks, link) {
-		if (asked->ask.node == node && asked->ask.replay_round)
-			return true;
-	}
-	return false;
-}
-
-bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node)
-{
-	return has_replay_of(&rounds->waiting, node) || has_replay_of(&rounds->current, node);
-}
-
 /* Takes ASKED out of its list and answers it. */
 static void answer(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
 {
@@ -154,26 +116,6 @@ static void answer(struct kr_rounds *rounds, struct asked *asked, int err, bool 
 				.alone = alone});
 	kr_list_remove(&asked->link);
 	free(asked);
-}
-
-static void refuse_replays(struct kr_rounds *rounds, uint32_t node, int err)
-{
-	struct asked *asked, *after;
-
-	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->waiting, link) {
-		if (asked->ask.node == node && asked->ask.replay_round)
-			answer(rounds, asked, err, false);
-	}
-}
-
-/* ASKED has been in a round. A replay that fails takes the later ones of its node along. */
-static void settle(struct kr_rounds *rounds, struct asked *asked, int err, bool alone)
-{
-	const struct kr_round_ask ask = asked->ask;
-
-	answer(rounds, asked, err, alone);
-	if (err && ask.replay_round)
-		refuse_replays(rounds, ask.node, err);
 }
 
 static struct asked *find_current(struct kr_rounds *rounds, uint32_t node)
@@ -213,30 +155,9 @@ static void insert_in_ring_order(struct kr_list *list, struct asked *asked)
 	kr_list_insert_before(&other->link, &asked->link);
 }
 
-/* Whether replay A comes before B: by ascending round, then in ring order, as its chain was merged. */
-static bool is_before(const struct kr_round_ask *a, const struct kr_round_ask *b)
-{
-	if (!b->replay_round || a->replay_round != b->replay_round)
-		return !b->replay_round || a->replay_round < b->replay_round;
-	return kr_ring_order(a->order, a->node, b->order, b->node) < 0;
-}
-
-/* The next flush: replays, then the first that asked. */
-static struct asked *first_in_turn(struct kr_rounds *rounds)
-{
-	struct asked *asked, *first = NULL;
-
-	KR_LIST_FOR_EACH(asked, &rounds->waiting, link) {
-		if (!first || (asked->ask.replay_round && is_before(&asked->ask, &first->ask)))
-			first = asked;
-	}
-	return first;
-}
-
 static bool may_chain(const struct asked *asked)
 {
-	return !asked->ask.inlined && !asked->ask.single && !asked->ask.replay_round &&
-		asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
+	return !asked->ask.inlined && !asked->ask.single && asked->attempts < KR_ROUND_CHAIN_ATTEMPTS;
 }
 
 static void start_chain(struct kr_rounds *rounds, struct asked *first)
@@ -267,9 +188,9 @@ static void start(struct kr_rounds *rounds)
 
 	if (rounds->held || rounds->state != KR_ROUND_IDLE)
 		return;
-	first = first_in_turn(rounds);
-	if (!first)
+	if (kr_list_empty(&rounds->waiting))
 		return;
+	first = KR_LIST_ENTRY(rounds->waiting.head.next, struct asked, link);
 	rounds->round = rounds->number(rounds->number_context);
 	rounds->received = false;
 	if (first->ask.inlined) {
@@ -312,7 +233,7 @@ static void ask_again(struct kr_rounds *rounds)
 			continue;
 		}
 		if (++asked->attempts >= KR_ROUND_ATTEMPTS) {
-			settle(rounds, asked, -EIO, false);
+			answer(rounds, asked, -EIO, false);
 			continue;
 		}
 		kr_list_remove(&asked->link);
@@ -329,7 +250,7 @@ int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask)
 		count += asked->ask.node == ask->node;
 	if (find_current(rounds, ask->node))
 		count++;
-	if (count >= (ask->replay_round ? KR_ROUND_REPLAYS_PER_NODE : KR_ROUND_ASKS_PER_NODE))
+	if (count >= KR_ROUND_ASKS_PER_NODE)
 		return -EAGAIN;
 	asked = kr_xcalloc(1, sizeof *asked);
 	asked->ask = *ask;
@@ -375,7 +296,7 @@ void kr_rounds_accepted(struct kr_rounds *rounds, uint64_t round, uint32_t node,
 	if (err < 0) {
 		asked->sent = false; /* nothing to abort there */
 		abandon(rounds);
-		settle(rounds, asked, err, false);
+		answer(rounds, asked, err, false);
 		ask_again(rounds);
 		return;
 	}
@@ -405,7 +326,7 @@ static void settle_current(struct kr_rounds *rounds, int err)
 	bool alone = rounds->current.head.next == rounds->current.head.prev;
 
 	KR_LIST_FOR_EACH_SAFE(asked, after, &rounds->current, link)
-		settle(rounds, asked, err, alone);
+		answer(rounds, asked, err, alone);
 }
 
 void kr_rounds_failed(struct kr_rounds *rounds, uint64_t round, int err)
@@ -422,16 +343,6 @@ void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err)
 		return;
 	settle_current(rounds, err);
 	rounds->state = KR_ROUND_IDLE;
-	start(rounds);
-}
-
-void kr_rounds_undone(struct kr_rounds *rounds, uint64_t round)
-{
-	if ((rounds->state != KR_ROUND_INLINE && rounds->state != KR_ROUND_FINISHING) || rounds->round != round)
-		return;
-	ask_again(rounds);
-	rounds->state = KR_ROUND_IDLE;
-	rounds->aborted++;
 	start(rounds);
 }
 
@@ -457,7 +368,7 @@ void kr_rounds_lost(struct kr_rounds *rounds, uint32_t node)
 	if (rounds->state == KR_ROUND_CHAIN) {
 		asked->sent = false;
 		abandon(rounds);
-		settle(rounds, asked, -ENOTCONN, false);
+		answer(rounds, asked, -ENOTCONN, false);
 		ask_again(rounds);
 		return;
 	}

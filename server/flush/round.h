@@ -12,10 +12,6 @@
  * to the server: two nodes may not reach each other.  After KR_ROUND_ATTEMPTS it fails with -EIO: the bytes are in the
  * node's journal.  A participant that the caller names as the cause (kr_rounds_accepted with an error) fails at once.
  *
- * Replays are flushes of rounds that a machine crash, or a failed sync, may have undone.  They run one by one before
- * all others, by their first round numbers.  None runs while the machine is held (the server still collects them).  A
- * replay that fails takes the later ones of its node along: what is applied of a journal is all up to some number.
- *
  * Every ask gets exactly one KR_ROUND_REPLY.  Events are functions.  What they cause waits in a queue of actions,
  * which the caller empties with kr_rounds_action after each event.  An action may cause events in turn.
  */
@@ -25,8 +21,7 @@
 #include "common/base/list.h"
 
 enum {
-	KR_ROUND_ASKS_PER_NODE = 4,       /* unanswered flushes on one file; our nodes have one */
-	KR_ROUND_REPLAYS_PER_NODE = 1024, /* ... and while replays are collected, one per round it replays */
+	KR_ROUND_ASKS_PER_NODE = 4, /* unanswered flushes on one file; our nodes have one */
 	KR_ROUND_CHAIN_ATTEMPTS = 2,
 	KR_ROUND_ATTEMPTS = 6,
 };
@@ -64,8 +59,7 @@ struct kr_round_ask {
 	const char *order;
 	const char *ring;
 	bool inlined;
-	bool single;           /* no node can connect to it: a round of its own */
-	uint64_t replay_round; /* its first round number; 0: no replay */
+	bool single; /* no node can connect to it: a round of its own */
 	void *token;
 };
 
@@ -92,13 +86,6 @@ bool kr_rounds_idle(const struct kr_rounds *rounds);
 size_t kr_rounds_waiting(const struct kr_rounds *rounds);
 /* NODE has an unanswered flush. */
 bool kr_rounds_asked_by(const struct kr_rounds *rounds, uint32_t node);
-/* Replays wait for their round. */
-bool kr_rounds_replaying(const struct kr_rounds *rounds);
-/* Replays are unanswered. */
-bool kr_rounds_replay(const struct kr_rounds *rounds);
-/* NODE has unanswered replays. */
-bool kr_rounds_replayed_by(const struct kr_rounds *rounds, uint32_t node);
-
 /* A node asks. 0, or -EAGAIN: it has too many unanswered ones on this file (no reply action follows). */
 int kr_rounds_ask(struct kr_rounds *rounds, const struct kr_round_ask *ask);
 /* Holds or releases the start of rounds (a running one goes on). */
@@ -113,8 +100,6 @@ void kr_rounds_broken(struct kr_rounds *rounds, uint64_t round);
 void kr_rounds_failed(struct kr_rounds *rounds, uint64_t round, int err);
 /* The answer to KR_ROUND_WRITE (ERR: of the write) or KR_ROUND_FINISH. */
 void kr_rounds_finished(struct kr_rounds *rounds, uint64_t round, int err);
-/* The same for a round whose bytes were lost again: it is run once more. */
-void kr_rounds_undone(struct kr_rounds *rounds, uint64_t round);
 /* The answer to KR_ROUND_DISCARD. */
 void kr_rounds_drained(struct kr_rounds *rounds, uint64_t round);
 /* The session of NODE has ended: its flushes are answered with -ENOTCONN, its chain is aborted. */

@@ -151,6 +151,8 @@ static void job_done(struct kr_apply *apply)
 	account(round_stream, 0, apply->memory);
 	if (err == 0 && apply->want_before)
 		kr_flush_before(file, &apply->before);
+	if (!round_stream->discarded)
+		file->data->differs |= apply->differs;
 	kr_apply_free(apply);
 	if (round_stream->discarded) {
 		if (round_stream->jobs == 0)
@@ -187,6 +189,7 @@ static void collect(struct kr_round_stream *round_stream, uint64_t offset, struc
 	if (!round_stream->batch) {
 		round_stream->batch = kr_apply_new(round_stream->file, round_stream->round, job_done, round_stream);
 		round_stream->batch->want_before = round_stream->extents == 0;
+		round_stream->batch->compare = round_stream->file->data->resend;
 	}
 	before = round_stream->batch->memory;
 	kr_apply_add(round_stream->batch, offset, buf, 0, buf->length);

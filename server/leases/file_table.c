@@ -202,12 +202,15 @@ void kr_attachment_gives_up(struct kr_attachment *attachment)
 	kr_cover_gave_up(&attachment->cover, attachment->file->server->files->epoch);
 }
 
-static void inherit_attachment(const struct kr_attachment *attachment, struct kr_session *successor)
+static void inherit_attachment(const struct kr_attachment *attachment, struct kr_session *successor, bool uncommitted)
 {
 	const struct kr_cover cover = attachment->cover;
 	struct kr_attachment *inherited;
 
 	kr_leases_inherit(attachment->file, attachment->session, successor);
+	if (uncommitted)
+		kr_list_append(
+			&successor->leases.uncommitted, &kr_attachment_get(attachment->file, successor)->uncommitted);
 	if (cover.refused || cover.lost)
 		kr_attachment_get(attachment->file, successor)->cover = cover;
 	inherited = kr_attachment_find(attachment->file, successor);
@@ -232,8 +235,9 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 {
 	struct kr_sfile *file = attachment->file;
 
-	if (attachment->opens || attachment->waiting || attachment->replays || attachment->overtaken ||
-		attachment->cover.lost || kr_lease_table_known(&file->leases, attachment->session->node))
+	if (attachment->opens || attachment->waiting || attachment->cover.lost ||
+		kr_link_linked(&attachment->uncommitted) ||
+		kr_lease_table_known(&file->leases, attachment->session->node))
 		return;
 	kr_list_remove(&attachment->of_file);
 	kr_list_remove(&attachment->of_session);
@@ -250,11 +254,15 @@ static void files_end(struct kr_session *session, struct kr_session *successor, 
 	while ((link = kr_list_pop(&session->leases.attachments))) {
 		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
 		struct kr_sfile *file = attachment->file;
+		bool uncommitted = kr_link_linked(&attachment->uncommitted);
 
 		kr_list_remove(&attachment->of_file);
 		session->leases.files--;
+		kr_list_remove(&attachment->uncommitted);
+		if (uncommitted)
+			file->server->files->hooks.writer_ended(file, session, successor);
 		if (successor)
-			inherit_attachment(attachment, successor);
+			inherit_attachment(attachment, successor, uncommitted);
 		else
 			kr_lease_table_expire(&file->leases, session->node);
 		if (release)

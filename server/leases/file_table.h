@@ -26,6 +26,10 @@ struct kr_file_hooks {
 	void (*destroyed)(struct kr_sfile *file);
 	/* Whether NODE waits for the answer to a flush. */
 	bool (*flush_asked)(const struct kr_sfile *file, uint32_t node);
+	/* A session with uncommitted bytes ends; SUCCESSOR takes its place (NULL: none). */
+	void (*writer_ended)(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
+	/* Such a successor has reclaimed all that it has. */
+	void (*writer_reclaimed)(struct kr_sfile *file, struct kr_session *session);
 	/* The session has given READ back: its node leaves the file's pipeline. */
 	void (*read_lost)(struct kr_sfile *file, struct kr_session *session);
 	/* COUNT opens of the file (counted in file->opens) end: the export releases them in the background. */
@@ -75,22 +79,21 @@ struct kr_sfile {
 	struct kr_sfile_data *data; /* rounds, syncs, pipelines */
 };
 
-/* The use of one file by one session: while it has the file open, or holds or waits for a lease.  Holds a reference to
+/* The use of one file by one session: while it has the file open, holds or waits for a lease, or is uncommitted.  Holds a reference to
  * the file.  The session owns and ends it. */
 struct kr_attachment {
 	struct kr_session *session;
 	struct kr_sfile *file;
 	struct kr_link of_session, of_file;
-	uint32_t opens;        /* answered with success and not closed */
-	uint32_t waiting;      /* leases asked for and not granted */
-	uint8_t inherited;     /* of the leases held: taken over from the previous session, not reclaimed yet */
-	uint64_t flushed_ns;   /* when the server last answered a FLUSH of the session; 0: never */
-	struct kr_cover cover; /* ... and what became of refused ones */
+	struct kr_link uncommitted; /* in kr_session.leases.uncommitted while the node has uncommitted bytes */
+	uint32_t opens;             /* answered with success and not closed */
+	uint32_t waiting;           /* leases asked for and not granted */
+	uint8_t inherited;          /* of the leases held: taken over from the previous session, not reclaimed yet */
+	uint64_t flushed_ns;        /* when the server last answered a FLUSH of the session; 0: never */
+	struct kr_cover cover;      /* ... and what became of refused ones */
 	uint64_t owed_lease_ns,
 		owed_size_ns;  /* since when the node owes the answer to a RECALL or QUERY of its previous session; 0 */
 	uint64_t left_size_ns; /* ... and what the session leaves to its successor */
-	bool replays;          /* reclaimed after the collection: sends until one is refused */
-	bool overtaken;        /* a replay was refused: later ones of others are there (replayed.h) */
 };
 
 /* Returns a reference to the file, which enters the table if it is not there yet. */
@@ -118,7 +121,7 @@ bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *se
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
 /* The session gives a lease of the file back, before any other node can have it. */
 void kr_attachment_gives_up(struct kr_attachment *attachment);
-/* Frees ATTACHMENT if it has no opens, no leases, no waits and no refused bytes to be judged. */
+/* Frees ATTACHMENT if it has no opens, leases and waits, no uncommitted bytes, and no refused ones to be judged. */
 void kr_attachment_settle(struct kr_attachment *attachment);
 
 void kr_files_init(struct kr_server *server);

@@ -20,6 +20,13 @@ struct sums {
 	struct sum read, write;
 };
 
+/* The uncommitted holders in sum: the lowest first round, whose it is, and the lowest of all others. */
+enum { NO_ROUND = -1 };
+struct uncommitted {
+	uint32_t node;
+	uint64_t first, of_others; /* (uint64_t)NO_ROUND: none */
+};
+
 static void add(struct sum *sum, uint32_t node, bool operation)
 {
 	sum->several |= (sum->any && sum->node != node) || node == 0;
@@ -93,6 +100,40 @@ static struct sums gather_holders(const struct kr_lease_table *table)
 	return sums;
 }
 
+static struct uncommitted gather_uncommitted(const struct kr_lease_table *table)
+{
+	struct uncommitted sum = {.first = (uint64_t)NO_ROUND, .of_others = (uint64_t)NO_ROUND};
+	const struct kr_lease_holder *holder;
+
+	KR_LIST_FOR_EACH(holder, &table->holders, link) {
+		if (!holder->uncommitted)
+			continue;
+		if (holder->first < sum.first) {
+			sum.of_others = sum.first;
+			sum.first = holder->first;
+			sum.node = holder->node;
+		} else {
+			sum.of_others = KR_MIN(sum.of_others, holder->first);
+		}
+	}
+	return sum;
+}
+
+/* Whether WAITER, whose node's holder is HOLDER (NULL: none), waits for bytes to be committed. */
+static bool waits_for_commitment(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder,
+	const struct uncommitted *uncommitted)
+{
+	uint64_t others =
+		waiter->node && waiter->node == uncommitted->node ? uncommitted->of_others : uncommitted->first;
+
+	if (waiter->commitment == KR_COMMITTED_NONE || (!waiter->operation && !(waiter->kinds & KR_LEASE_READ)))
+		return false;
+	if (others != (uint64_t)NO_ROUND && (waiter->kinds || others <= waiter->mark))
+		return true;
+	return holder && holder->uncommitted &&
+		(waiter->commitment == KR_COMMITTED_ALL || (waiter->kinds & KR_LEASE_READ && holder->among_others));
+}
+
 /* An operation for the only holder goes first, also while that holder is asked for its lease.  The holder may be
  * unable to write back before the operation: the kernel writes no page back while it sets the file's size. */
 static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder)
@@ -103,7 +144,7 @@ static bool goes_first(const struct kr_lease_waiter *waiter, const struct kr_lea
 /* Whether WAITER can get its kinds.  HOLDER is its own node's (NULL: none), HOLDERS are all, EARLIER the waiters
  * before it. */
 static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_lease_holder *holder,
-	const struct sums *holders, const struct sums *earlier)
+	const struct sums *holders, const struct sums *earlier, const struct uncommitted *uncommitted)
 {
 	if (holder && !waiter->operation) {
 		if ((waiter->kinds & ~(holder->kinds & ~holder->recalling)) == 0)
@@ -111,7 +152,8 @@ static bool grantable(const struct kr_lease_waiter *waiter, const struct kr_leas
 		if (holder->recalling & waiter->kinds)
 			return false;
 	}
-	return !sums_exclude(holders, waiter) && !sums_exclude(earlier, waiter);
+	return !sums_exclude(holders, waiter) && !sums_exclude(earlier, waiter) &&
+		!waits_for_commitment(waiter, holder, uncommitted);
 }
 
 /* Holders found lately, by node: many waiters belong to few nodes. */
@@ -136,6 +178,7 @@ static struct kr_lease_waiter *next_grantable(const struct kr_lease_table *table
 {
 	struct sums holders, earlier = {0},
 			     first = {0}; /* waiters that go first wait behind each other; they are of one node */
+	struct uncommitted uncommitted;
 	struct known_holders known;
 	struct kr_lease_waiter *waiter;
 
@@ -143,11 +186,12 @@ static struct kr_lease_waiter *next_grantable(const struct kr_lease_table *table
 		return NULL;
 	memset(&known, 0, sizeof(known));
 	holders = gather_holders(table);
+	uncommitted = gather_uncommitted(table);
 	KR_LIST_FOR_EACH(waiter, &table->waiting, link) {
 		const struct kr_lease_holder *holder = look_up(&known, table, waiter->node);
 		bool goes = goes_first(waiter, holder);
 
-		if (grantable(waiter, holder, &holders, goes ? &first : &earlier))
+		if (grantable(waiter, holder, &holders, goes ? &first : &earlier, &uncommitted))
 			return waiter;
 		add_to_sums(&earlier, waiter->node, waiter->kinds, waiter->operation);
 		if (goes)
@@ -159,6 +203,7 @@ static struct kr_lease_waiter *next_grantable(const struct kr_lease_table *table
 static uint8_t free_kinds(const struct kr_lease_table *table, uint32_t node, uint8_t kinds)
 {
 	struct sums holders = gather_holders(table), waiting = {0};
+	const struct uncommitted uncommitted = gather_uncommitted(table);
 	const struct kr_lease_waiter *waiter;
 	uint8_t granted = 0;
 
@@ -167,7 +212,7 @@ static uint8_t free_kinds(const struct kr_lease_table *table, uint32_t node, uin
 	for (unsigned kind = KR_LEASE_READ; kind <= KR_LEASE_WRITE; kind <<= 1) {
 		struct kr_lease_waiter probe = {.node = node, .kinds = (uint8_t)kind};
 
-		if ((kinds & kind) && grantable(&probe, find_holder(table, node), &holders, &waiting))
+		if ((kinds & kind) && grantable(&probe, find_holder(table, node), &holders, &waiting, &uncommitted))
 			granted |= (uint8_t)kind;
 	}
 	return granted;
@@ -235,7 +280,7 @@ static void free_holder(struct kr_lease_holder *holder)
 
 static void free_holder_if_unused(struct kr_lease_holder *holder)
 {
-	if (holder->kinds == 0 && holder->announcing == 0)
+	if (holder->kinds == 0 && holder->announcing == 0 && !holder->uncommitted)
 		free_holder(holder);
 }
 
@@ -322,8 +367,9 @@ void kr_lease_table_fini(struct kr_lease_table *table)
 
 void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *waiter)
 {
-	assert(waiter->kinds != 0 && (waiter->kinds & ~KR_LEASE_ALL) == 0);
-	assert(waiter->operation || waiter->node != 0);
+	assert((waiter->kinds & ~KR_LEASE_ALL) == 0);
+	assert(waiter->operation || (waiter->node != 0 && waiter->kinds != 0));
+	waiter->mark = table->last_round;
 	kr_list_append(&table->waiting, &waiter->link);
 	settle(table);
 }
@@ -458,6 +504,36 @@ static void tell_awaits(struct kr_lease_table *table)
 	}
 }
 
+/* --- commitment ------------------------------------------------------------------------------- */
+
+void kr_lease_table_uncommitted(struct kr_lease_table *table, uint32_t node, uint64_t round)
+{
+	struct kr_lease_holder *holder = find_or_add_holder(table, node), *other;
+
+	holder->first = holder->uncommitted ? KR_MIN(holder->first, round) : round;
+	holder->uncommitted = true;
+	table->last_round = KR_MAX(table->last_round, round);
+	KR_LIST_FOR_EACH(other, &table->holders, link) {
+		if (other != holder && other->uncommitted)
+			holder->among_others = other->among_others = true;
+	}
+}
+
+void kr_lease_table_committed(struct kr_lease_table *table, uint32_t node, uint64_t next)
+{
+	struct kr_lease_holder *holder = find_holder(table, node);
+
+	if (!holder || !holder->uncommitted)
+		return;
+	if (next) {
+		holder->first = KR_MAX(holder->first, next);
+	} else {
+		holder->uncommitted = holder->among_others = false;
+		free_holder_if_unused(holder);
+	}
+	settle(table);
+}
+
 /* --- giving back ------------------------------------------------------------------------------ */
 
 void kr_lease_table_take_back(struct kr_lease_table *table, uint32_t node, uint8_t kinds)
@@ -518,6 +594,8 @@ void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node)
 
 	if (!holder)
 		return;
+	if (holder->uncommitted)
+		kr_lease_table_uncommitted(table, 0, holder->first);
 	free_holder(holder);
 	settle(table);
 	tell_awaits(table);
@@ -531,9 +609,14 @@ void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_
 		return;
 	assert(!find_holder(table, successor));
 	holder->node = successor;
-	holder->recalling = holder->unsent = holder->outdated ? KR_LEASE_READ : 0;
-	holder->announcing = 1;
-	settle(table);
+	if (holder->kinds & KR_LEASE_WRITE) {
+		holder->recalling = holder->unsent = holder->outdated ? KR_LEASE_READ : 0;
+		holder->announcing = 1;
+		settle(table);
+	} else {
+		holder->announcing = 0;
+		give_up(table, holder, KR_LEASE_ALL);
+	}
 }
 
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node)

@@ -12,6 +12,10 @@
  *  - The server announces a grant to its node before it emits a recall of the grant (kr_lease_table_announced).
  *  - WRITE of several nodes coexists.  A node whose bytes the server refused excludes new writers
  *    (kr_lease_table_refused).
+ *  - A node is uncommitted while it has bytes in the file that are not durable, as far as it knows
+ *    (kr_lease_table_uncommitted); node 0 stands for ended sessions.  Meanwhile READ of other nodes and operations for
+ *    other nodes wait; WRITE alone does not.  READ of the node itself waits, too, if another node was uncommitted at
+ *    the same time.
  *  - Bytes may change under READ of others (kr_lease_table_outdate): then the server recalls READ from all nodes.  The
  *    node that changed them can wait for that (kr_lease_table_await).
  */
@@ -35,14 +39,26 @@ struct kr_lease_holder {
 	uint32_t announcing;   /* grants not announced yet */
 	uint64_t recalls[2];   /* numbers of the latest recalls of READ and of WRITE */
 	uint64_t outdated;     /* the first kr_lease_table_outdate since its READ, which is under recall; 0: none */
+	bool uncommitted;      /* bytes of this node are */
+	bool among_others;     /* ... and bytes of other nodes were at the same time */
+	uint64_t first;        /* the first round of them */
+};
+
+/* Whose bytes are to be committed before a waiter is granted. */
+enum kr_lease_commitment {
+	KR_COMMITTED_OTHERS, /* those of other nodes (and, for READ, see the invariants) */
+	KR_COMMITTED_ALL,    /* the waiter's node's, too */
+	KR_COMMITTED_NONE,
 };
 
 struct kr_lease_waiter {
 	struct kr_link link; /* in `waiting` or `operations` */
 	uint32_t node;       /* the node that asks; an operation: the node whose leases do not count (0: none) */
-	uint8_t kinds;
+	uint8_t kinds;       /* 0, of an operation: waits only until what is applied now is committed */
 	bool operation;
-	void *token; /* the caller's */
+	enum kr_lease_commitment commitment;
+	uint64_t mark; /* set by kr_lease_table_ask: the latest uncommitted round then */
+	void *token;   /* the caller's */
 };
 
 /* A wait until other nodes have given back the READ that they had when the bytes changed. */
@@ -69,6 +85,7 @@ struct kr_lease_table {
 	struct kr_list waiting;    /* in order of asking */
 	struct kr_list awaits;
 	uint64_t last_recall, outdates;
+	uint64_t last_round; /* the latest that was noted as uncommitted */
 	const struct kr_lease_actions *actions;
 	void *context;
 };
@@ -77,7 +94,7 @@ void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_act
 /* Frees the holders; there must be no waiters, no operations and no awaits. */
 void kr_lease_table_fini(struct kr_lease_table *table);
 
-/* WAITER is granted now or later.  The caller owns it and has filled in node, kinds, operation and token. */
+/* WAITER is granted now or later.  The caller owns it and has filled in node, kinds, operation, commitment, token. */
 void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *waiter);
 /* Grants NODE those of KINDS that are free now, without a recall and behind all waiters.  Returns them, announcing if
  * not 0: then kr_lease_table_announced must follow. */
@@ -96,6 +113,10 @@ void kr_lease_table_revoke(struct kr_lease_table *table, uint8_t kinds);
 void kr_lease_table_refused(struct kr_lease_table *table, uint32_t node, bool refused);
 /* The bytes have changed although nodes may hold READ: recalls READ from all. */
 void kr_lease_table_outdate(struct kr_lease_table *table);
+/* NODE (0: an ended session) has uncommitted bytes from ROUND on; 0: of before all rounds. */
+void kr_lease_table_uncommitted(struct kr_lease_table *table, uint32_t node, uint64_t round);
+/* NODE has no uncommitted bytes of rounds before NEXT any more; NEXT 0: none at all. */
+void kr_lease_table_committed(struct kr_lease_table *table, uint32_t node, uint64_t next);
 /* Whether no node but NODE holds READ from before the last kr_lease_table_outdate.  If not, AWAIT (the caller's
  * memory) waits until `awaited` is called or its link is removed.  It does not wait for later ones. */
 bool kr_lease_table_await(struct kr_lease_table *table, uint32_t node, struct kr_lease_await *await);
@@ -107,17 +128,19 @@ void kr_lease_table_recalled(struct kr_lease_table *table, uint32_t node, uint8_
 void kr_lease_table_release(struct kr_lease_table *table, uint32_t node, uint8_t kinds);
 /* An operation is over. */
 void kr_lease_table_end(struct kr_lease_table *table, struct kr_lease_waiter *operation);
-/* SUCCESSOR takes the place of NODE and gets its holdings, as if granted and not announced yet.  Recalls of them wait
- * for kr_lease_table_announced.  SUCCESSOR must be unknown, and the waiters of NODE must have been withdrawn. */
+/* SUCCESSOR takes the place of NODE and is uncommitted as NODE was.  If NODE held WRITE, SUCCESSOR gets its holdings,
+ * as if granted and not announced yet; recalls of them wait for kr_lease_table_announced.  SUCCESSOR must be unknown,
+ * and the waiters of NODE must have been withdrawn. */
 void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_t successor);
-/* The session of NODE has ended: its leases are free.  The caller has withdrawn its waiters. */
+/* The session of NODE has ended: its leases are free, its uncommitted bytes are node 0's.  The caller has withdrawn its
+ * waiters. */
 void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node);
 
 /* What NODE holds; `recalling` kinds are included. */
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node);
 /* Of these, the kinds under recall. */
 uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t node);
-/* Whether NODE holds a lease or has a grant to be announced. */
+/* Whether NODE holds a lease, has a grant to be announced, or is uncommitted. */
 bool kr_lease_table_known(const struct kr_lease_table *table, uint32_t node);
 /* Whether any node but EXCEPT (0: none excepted) holds one of KINDS. */
 bool kr_lease_table_others_hold(const struct kr_lease_table *table, uint32_t except, uint8_t kinds);

@@ -8,6 +8,7 @@
 #include "server/leases/attrs.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
+#include "server/base/options.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
 
@@ -206,15 +207,22 @@ void kr_leases_file_init(struct kr_sfile *file)
 
 /* --- the server's own operations -------------------------------------------------------------- */
 
-void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
-	void (*granted)(struct kr_operation *operation))
+void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
+	enum kr_lease_commitment commitment, void (*granted)(struct kr_operation *operation))
 {
-	*operation = (struct kr_operation){.waiter = {.node = node, .kinds = kinds, .operation = true},
+	*operation = (struct kr_operation){
+		.waiter = {.node = node, .kinds = kinds, .operation = true, .commitment = commitment},
 		.file = kr_sfile_ref(file),
 		.granted = granted};
 	kr_sfile_ref(file);
 	kr_lease_table_ask(&file->leases, &operation->waiter);
 	kr_sfile_put(file);
+}
+
+void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
+	void (*granted)(struct kr_operation *operation))
+{
+	kr_operation_start_committed(operation, file, node, kinds, KR_COMMITTED_OTHERS, granted);
 }
 
 void kr_operation_end(struct kr_operation *operation)
@@ -304,17 +312,50 @@ void kr_leases_gone(struct kr_sfile *file)
 	file->vanished = false; /* a local program may only have moved it, where files have no handles */
 }
 
+/* --- commitment ------------------------------------------------------------------------------- */
+
+/* With --commit=never nobody waits for bytes to be committed. */
+static bool shares(const struct kr_sfile *file)
+{
+	return file->server->options->commit == KR_COMMIT_SHARE;
+}
+
+void kr_leases_uncommitted(struct kr_sfile *file, struct kr_session *session, uint64_t round)
+{
+	struct kr_attachment *attachment = kr_attachment_get(file, session);
+
+	if (!kr_link_linked(&attachment->uncommitted))
+		kr_list_append(&session->leases.uncommitted, &attachment->uncommitted);
+	if (shares(file))
+		kr_lease_table_uncommitted(&file->leases, session->node, round);
+}
+
+void kr_leases_uncommitted_of_ended(struct kr_sfile *file, uint64_t round)
+{
+	if (shares(file))
+		kr_lease_table_uncommitted(&file->leases, 0, round);
+}
+
+void kr_leases_committed(struct kr_sfile *file, uint32_t node, uint64_t next)
+{
+	struct kr_attachment *attachment = node ? attachment_of_node(file, node) : NULL;
+
+	if (attachment && !next)
+		kr_list_remove(&attachment->uncommitted);
+	kr_lease_table_committed(&file->leases, node, next);
+	attachment = node ? attachment_of_node(file, node) : NULL;
+	if (attachment)
+		kr_attachment_settle(attachment);
+}
+
 /* --- inheritance ------------------------------------------------------------------------------ */
 
 void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor)
 {
 	uint8_t held = kr_lease_table_held(&file->leases, session->node);
 
-	if (!(held & KR_LEASE_WRITE)) {
-		kr_lease_table_expire(&file->leases, session->node);
-		return;
-	}
-	kr_attachment_get(file, successor)->inherited = held;
+	if (held & KR_LEASE_WRITE)
+		kr_attachment_get(file, successor)->inherited = held;
 	kr_lease_table_inherit(&file->leases, session->node, successor->node);
 }
 
@@ -323,18 +364,6 @@ uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session
 	const struct kr_attachment *attachment = kr_attachment_find(file, session);
 
 	return attachment ? attachment->inherited : 0;
-}
-
-static bool awaited_of_successor(const struct kr_session *successor)
-{
-	const struct kr_attachment *attachment;
-
-	KR_LIST_FOR_EACH(attachment, &successor->leases.attachments, of_session) {
-		/* recalled, but not sent yet */
-		if (attachment->inherited && kr_lease_table_recalling(&attachment->file->leases, successor->node))
-			return true;
-	}
-	return false;
 }
 
 void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds)
@@ -360,9 +389,9 @@ static void disclaim_inherited(struct kr_session *session)
 	KR_LIST_FOR_EACH_SAFE(attachment, next, &session->leases.attachments, of_session) {
 		struct kr_sfile *file = attachment->file;
 
-		if (!attachment->inherited)
-			continue;
 		kr_sfile_ref(file);
+		if (kr_link_linked(&attachment->uncommitted))
+			file->server->files->hooks.writer_reclaimed(file, session);
 		kr_leases_settle(file, session, 0);
 		kr_sfile_put(file);
 	}
@@ -439,7 +468,6 @@ static void lease_changes(struct kr_request *request)
 void kr_leases_register(struct kr_server *server)
 {
 	server->sessions->hooks.reclaimed = disclaim_inherited;
-	server->sessions->hooks.awaited = awaited_of_successor;
 	kr_server_on(server, KR_MSG_LEASE, handle_lease, 0);
 	kr_server_on(server, KR_MSG_RETURN, handle_return, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_LEASE, lease_changes, NULL);

@@ -16,6 +16,10 @@ struct kr_operation {
  * memory. */
 void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
 	void (*granted)(struct kr_operation *operation));
+/* The same with other bytes to be committed before than those of other nodes.  KINDS may be 0: waits only until what
+ * is applied now is committed. */
+void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
+	enum kr_lease_commitment commitment, void (*granted)(struct kr_operation *operation));
 /* Withdraws or ends OPERATION; also fine on a zeroed one. */
 void kr_operation_end(struct kr_operation *operation);
 
@@ -42,7 +46,14 @@ void kr_leases_gone(struct kr_sfile *file);
 /* A local program has changed FILE: its version goes on, and nodes drop what they cache of it. */
 void kr_leases_changed_behind(struct kr_sfile *file);
 
-/* SUCCESSOR takes the place of SESSION, which is ending.  If SESSION held WRITE, SUCCESSOR gets its leases: the node's
+/* SESSION has uncommitted bytes in FILE from ROUND on (0: of before all rounds). */
+void kr_leases_uncommitted(struct kr_sfile *file, struct kr_session *session, uint64_t round);
+/* The same for bytes of ended sessions. */
+void kr_leases_uncommitted_of_ended(struct kr_sfile *file, uint64_t round);
+/* NODE (0: ended sessions) has none before the round NEXT any more; NEXT 0: none at all. */
+void kr_leases_committed(struct kr_sfile *file, uint32_t node, uint64_t next);
+
+/* SUCCESSOR takes the place of SESSION, which is ending, and is uncommitted as SESSION was.  If SESSION held WRITE, SUCCESSOR gets its leases: the node's
  * journal may hold bytes.  No other node may read past these bytes or write under them.  The server does not recall
  * these leases until SUCCESSOR has reclaimed them or declined. */
 void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);

@@ -1,4 +1,9 @@
-/* See locks.h. */
+/* See locks.h.
+ *
+ * A lock passes to another node when all is committed that its last owner's node had applied by then, to any file.  So
+ * each unlock begins a wait (struct release) for these files, and a lock granted to another node is answered when the
+ * waits before it are over.
+ */
 #include "server/leases/locks.h"
 
 #include <errno.h>
@@ -6,7 +11,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/lock_table.h"
-#include "server/leases/file_table.h"
+#include "server/leases/leases.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/session/session.h"
@@ -21,6 +26,24 @@ struct kr_sfile_locks {
 	struct kr_link link;   /* kr_server_locks.files */
 	struct kr_sfile *file; /* reference */
 	struct kr_lock_table table;
+	struct kr_list releases;   /* struct release, oldest first */
+	struct kr_list unanswered; /* kr_request.wait: LOCKs granted and not answered, struct lock_wait in `state` */
+	uint64_t last_release;
+};
+
+/* NODE gave a lock of the file up: waits for the files to which it had applied bytes. */
+struct release {
+	struct kr_link link;
+	struct kr_sfile_locks *locks;
+	uint32_t node;
+	uint64_t number;
+	size_t pending;       /* of waits, and one more while they begin */
+	struct kr_list waits; /* struct release_wait */
+};
+struct release_wait {
+	struct kr_link link;
+	struct kr_operation operation;
+	struct release *release;
 };
 
 /* A LOCK that waits. */
@@ -28,19 +51,108 @@ struct lock_wait {
 	struct kr_lock_waiter waiter;
 	struct kr_request *request;
 	struct kr_sfile_locks *locks;
+	uint64_t behind; /* once granted: the number of the last release before */
 };
+
+static void settle(struct kr_sfile_locks *locks);
+
+/* --- commitment ------------------------------------------------------------------------------- */
+
+static bool waits_for_release(const struct kr_sfile_locks *locks, const struct lock_wait *wait)
+{
+	const struct release *release;
+
+	KR_LIST_FOR_EACH(release, &locks->releases, link) {
+		if (release->number <= wait->behind && release->node != wait->request->session->node)
+			return true;
+	}
+	return false;
+}
+
+static void answer_granted(struct kr_sfile_locks *locks)
+{
+	struct kr_request *request, *after;
+
+	KR_LIST_FOR_EACH_SAFE(request, after, &locks->unanswered, wait) {
+		if (waits_for_release(locks, request->state))
+			continue;
+		kr_list_remove(&request->wait);
+		kr_request_reply(request, 0, NULL, NULL, 0);
+	}
+}
+
+static void release_over(struct release *release)
+{
+	struct kr_sfile_locks *locks = release->locks;
+	struct kr_link *link;
+
+	if (--release->pending > 0)
+		return;
+	while ((link = kr_list_pop(&release->waits))) {
+		kr_operation_end(&KR_LIST_ENTRY(link, struct release_wait, link)->operation);
+		free(KR_LIST_ENTRY(link, struct release_wait, link));
+	}
+	kr_list_remove(&release->link);
+	free(release);
+	answer_granted(locks);
+	settle(locks);
+}
+
+static void file_committed(struct kr_operation *operation)
+{
+	release_over(KR_CONTAINER_OF(operation, struct release_wait, operation)->release);
+}
+
+/* SESSION is about to give a lock up.  LOCKS stays until the caller settles it. */
+static void begin_release(struct kr_sfile_locks *locks, const struct kr_session *session)
+{
+	const struct kr_attachment *attachment;
+	struct release *release;
+
+	if (kr_list_empty(&session->leases.uncommitted))
+		return;
+	release = kr_xcalloc(1, sizeof(*release));
+	*release =
+		(struct release){.locks = locks, .node = session->node, .number = ++locks->last_release, .pending = 1};
+	kr_list_init(&release->waits);
+	kr_list_append(&locks->releases, &release->link);
+	KR_LIST_FOR_EACH(attachment, &session->leases.uncommitted, uncommitted) {
+		struct release_wait *wait = kr_xcalloc(1, sizeof(*wait));
+
+		wait->release = release;
+		release->pending++;
+		kr_list_append(&release->waits, &wait->link);
+		kr_operation_start_committed(
+			&wait->operation, attachment->file, 0, 0, KR_COMMITTED_OTHERS, file_committed);
+	}
+	if (--release->pending == 0) {
+		release->pending = 1;
+		release_over(release);
+	}
+}
+
+/* The lock is there.  WAIT is the request's. */
+static void granted(struct lock_wait *wait)
+{
+	struct kr_request *request = wait->request;
+
+	request->cancel = NULL;
+	wait->behind = wait->locks->last_release;
+	if (waits_for_release(wait->locks, wait))
+		kr_list_append(&wait->locks->unanswered, &request->wait);
+	else
+		kr_request_reply(request, 0, NULL, NULL, 0);
+}
 
 /* --- the table of a file ---------------------------------------------------------------------- */
 
 static void on_grant(void *context, struct kr_lock_waiter *waiter)
 {
 	struct lock_wait *wait = KR_CONTAINER_OF(waiter, struct lock_wait, waiter);
-	struct kr_session *session = wait->request->session;
 
 	(void)context;
-	session->leases.lock_waits--;
-	wait->request->cancel = NULL;
-	kr_request_reply(wait->request, 0, NULL, NULL, 0);
+	wait->request->session->leases.lock_waits--;
+	granted(wait);
 }
 
 /* `via` is the session: its locks end with it. */
@@ -65,6 +177,8 @@ static struct kr_sfile_locks *locks_of(struct kr_server *server, const struct kr
 	locks->file = file;
 	kr_lock_table_init(&locks->table, &server->locks->world, on_grant, locks);
 	locks->table.counted = counted;
+	kr_list_init(&locks->releases);
+	kr_list_init(&locks->unanswered);
 	kr_list_append(&server->locks->files, &locks->link);
 	file->locks = locks;
 	return locks;
@@ -72,7 +186,8 @@ static struct kr_sfile_locks *locks_of(struct kr_server *server, const struct kr
 
 static void settle(struct kr_sfile_locks *locks)
 {
-	if (locks->table.count || !kr_list_empty(&locks->table.waiting))
+	if (locks->table.count || !kr_list_empty(&locks->table.waiting) || !kr_list_empty(&locks->releases) ||
+		!kr_list_empty(&locks->unanswered))
 		return;
 	kr_list_remove(&locks->link);
 	locks->file->locks = NULL;
@@ -113,11 +228,6 @@ static int check(const struct kr_request *request, const struct kr_fid *fid, con
 		0;
 }
 
-static void free_wait(void *state)
-{
-	free(state);
-}
-
 static void cancel_lock(struct kr_request *request)
 {
 	struct lock_wait *wait = request->state;
@@ -138,23 +248,25 @@ static void handle_lock(struct kr_request *request)
 		.via = (uintptr_t)request->session};
 	int err = check(request, &msg->file, &want);
 	struct kr_sfile_locks *locks;
-	struct lock_wait *wait = NULL;
+	struct lock_wait *wait;
 
 	if (err) {
 		kr_request_reply(request, err, NULL, NULL, 0);
 		return;
 	}
 	locks = locks_of(request->server, &msg->file);
-	if (msg->wait && want.kind != KR_LOCK_NONE) {
-		wait = kr_xcalloc(1, sizeof(*wait));
-		*wait = (struct lock_wait){.waiter.want = want, .request = request, .locks = locks};
-		request->state = wait;
-		request->free_state = free_wait;
-	}
-	if (wait && locks->table.waits >= KR_FILE_LOCK_WAITS_MAX)
+	wait = kr_xcalloc(1, sizeof(*wait));
+	*wait = (struct lock_wait){.waiter.want = want, .request = request, .locks = locks};
+	request->state = wait;
+	request->free_state = free;
+	if (want.kind != KR_LOCK_WRITE && kr_lock_table_held(&locks->table, &want.owner, want.first, want.last))
+		begin_release(locks, request->session);
+	if (!msg->wait || want.kind == KR_LOCK_NONE)
+		err = kr_lock_table_set(&locks->table, &want);
+	else if (locks->table.waits >= KR_FILE_LOCK_WAITS_MAX)
 		err = kr_lock_table_set(&locks->table, &want) ? -ENOLCK : 0;
 	else
-		err = wait ? kr_lock_table_wait(&locks->table, &wait->waiter) : kr_lock_table_set(&locks->table, &want);
+		err = kr_lock_table_wait(&locks->table, &wait->waiter);
 	if (err == -EINPROGRESS) {
 		request->session->leases.lock_waits++;
 		request->cancel = cancel_lock;
@@ -162,7 +274,10 @@ static void handle_lock(struct kr_request *request)
 	}
 	if (want.kind == KR_LOCK_NONE)
 		(void)KR_FAULT("unlock.reply");
-	kr_request_reply(request, err, NULL, NULL, 0);
+	if (err || want.kind == KR_LOCK_NONE)
+		kr_request_reply(request, err, NULL, NULL, 0);
+	else
+		granted(wait);
 	settle(locks);
 }
 
@@ -214,11 +329,24 @@ static void handle_reclaim_lock(struct kr_request *request)
 
 /* --- the rest --------------------------------------------------------------------------------- */
 
+static bool holds_any(const struct kr_sfile_locks *locks, uint32_t node)
+{
+	const struct kr_lock *lock;
+
+	KR_LIST_FOR_EACH(lock, &locks->table.locks, link) {
+		if (lock->owner.node == node)
+			return true;
+	}
+	return false;
+}
+
 static void session_ended(struct kr_session *session)
 {
 	struct kr_sfile_locks *locks, *after;
 
 	KR_LIST_FOR_EACH_SAFE(locks, after, &session->server->locks->files, link) {
+		if (holds_any(locks, session->node))
+			begin_release(locks, session);
 		kr_lock_table_release_node(&locks->table, session->node);
 		settle(locks);
 	}

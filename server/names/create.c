@@ -1,7 +1,7 @@
 /* CREATE: makes a file, or opens an existing one, in up to three steps.
  *
- * The pool resolves the name; only then the server knows the file.  To truncate an existing file it recalls other
- * nodes' leases.  It may have to ask for the file's attributes from the nodes that write it.
+ * The pool resolves the name; only then the server knows the file.  An existing file waits for other nodes' uncommitted
+ * bytes; to truncate it the server recalls other nodes' leases.  It may have to ask for the file's attributes from the nodes that write it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #include "server/leases/watch.h"
 
 struct create {
-	struct kr_operation operation; /* of O_TRUNC on a file that existed */
+	struct kr_operation operation; /* on a file that existed */
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint64_t epoch;
@@ -183,27 +183,34 @@ static void truncated(struct kr_request *request)
 		kr_truncate_barrier_end(request, file, send_shrink_notice);
 }
 
-static void start_truncate(struct kr_request *request)
+static void opened_or_look(struct kr_request *request)
 {
-	struct kr_sfile *file = ((struct create *)request->state)->file;
+	struct create *create = request->state;
 
-	if (request->err) {
-		fail(request, request->err);
-		return;
-	}
-	kr_sfile_changing(file);
-	kr_request_run(request, run_truncate, truncated);
+	if (kr_attrs_doubtful(request->server, &create->file->fid, request->session->node, create->epoch))
+		look(request);
+	else
+		opened(request);
 }
 
-static void truncate_granted(struct kr_operation *operation)
+static void existing_granted(struct kr_operation *operation)
 {
 	struct create *create = KR_CONTAINER_OF(operation, struct create, operation);
+	struct kr_request *request = create->request;
 
-	kr_truncate_barrier_begin(create->request, create->file, start_truncate);
+	request->effect.committed = true;
+	request->cancel = NULL;
+	if (operation->waiter.kinds) {
+		kr_sfile_changing(create->file);
+		kr_request_run(request, run_truncate, truncated);
+	} else {
+		kr_operation_end(operation);
+		opened_or_look(request);
+	}
 }
 
 /* Nothing has happened to the file yet: the export's open ends. */
-static void cancel_truncate(struct kr_request *request)
+static void cancel_existing(struct kr_request *request)
 {
 	struct create *create = request->state;
 
@@ -212,18 +219,22 @@ static void cancel_truncate(struct kr_request *request)
 	kr_opens_release(create->file, 1);
 }
 
-static void truncate_others(struct kr_request *request)
+/* The file existed: other nodes' bytes are to be committed, and for O_TRUNC the caller's, too. */
+static void open_existing(struct kr_request *request)
 {
 	struct create *create = request->state;
+	bool cuts = request->msg.create_request.flags & KR_OPEN_TRUNC;
 
 	if (request->session->dead) {
 		/* nothing could withdraw it, and the node may wait for this to end before it gives leases back */
-		request->duplicate.remembered = false; /* as in truncate_barrier.c: nothing was truncated */
+		request->duplicate.remembered =
+			false; /* nothing was truncated: a repetition shall not get this answer */
 		fail(request, -ESTALE);
 		return;
 	}
-	request->cancel = cancel_truncate;
-	kr_operation_start(&create->operation, create->file, request->session->node, KR_LEASE_ALL, truncate_granted);
+	request->cancel = cancel_existing;
+	kr_operation_start_committed(&create->operation, create->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
+		cuts ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, existing_granted);
 }
 
 static void create_done(struct kr_request *request)
@@ -242,15 +253,14 @@ static void create_done(struct kr_request *request)
 		fail(request, -ENFILE);
 		return;
 	}
-	if (!reply->created && (msg->flags & KR_OPEN_TRUNC)) {
-		kr_invalidation_also(request, &reply->file, truncate_others);
-		return;
+	if (reply->created) {
+		request->effect.committed = true;
+		opened_or_look(request);
+	} else if (msg->flags & KR_OPEN_TRUNC) {
+		kr_invalidation_also(request, &reply->file, open_existing);
+	} else {
+		open_existing(request);
 	}
-	request->effect.committed = true;
-	if (kr_attrs_doubtful(request->server, &reply->file, request->session->node, create->epoch))
-		look(request);
-	else
-		opened(request);
 }
 
 static void handle_create(struct kr_request *request)

@@ -20,11 +20,10 @@
 struct space {
 	struct kr_operation operations[2];
 	struct kr_sfile *files[2];
-	uint8_t kinds[2];
+	uint8_t kinds[2]; /* ALL: it is changed, so the caller's bytes are to be committed, too */
 	unsigned count, held;
 	struct kr_request *request;
 	void (*start)(struct kr_request *request);
-	uint64_t restorations; /* kr_sfile_data.restorations of the source at the beginning */
 };
 
 static void free_space(void *state)
@@ -74,7 +73,8 @@ static void take_next(struct space *space)
 		space->start(space->request);
 		return;
 	}
-	kr_operation_start(&space->operations[i], space->files[i], space->request->session->node, space->kinds[i],
+	kr_operation_start_committed(&space->operations[i], space->files[i], space->request->session->node,
+		space->kinds[i], space->kinds[i] == KR_LEASE_ALL ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS,
 		i == 0 ? take_first : take_second);
 }
 
@@ -133,19 +133,10 @@ static void fallocate_done(struct kr_request *request)
 		kr_truncate_barrier_end(request, file, look_fallocate);
 }
 
-static void go_on_fallocate(struct kr_request *request)
-{
-	if (request->err) {
-		kr_request_reply_job(request);
-		return;
-	}
-	kr_sfile_changing(((struct space *)request->state)->files[0]);
-	kr_request_run(request, run_fallocate, fallocate_done);
-}
-
 static void start_fallocate(struct kr_request *request)
 {
-	kr_truncate_barrier_begin(request, ((struct space *)request->state)->files[0], go_on_fallocate);
+	kr_sfile_changing(((struct space *)request->state)->files[0]);
+	kr_request_run(request, run_fallocate, fallocate_done);
 }
 
 static void handle_fallocate(struct kr_request *request)
@@ -204,50 +195,21 @@ static struct kr_sfile *copy_target(struct kr_request *request)
 	return kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.to) ? space->files[0] : space->files[1];
 }
 
-static const struct kr_sfile_data *copy_source(const struct kr_request *request)
-{
-	const struct space *space = request->state;
-
-	return space->files[!kr_fid_equal(&space->files[0]->fid, &request->msg.copy_request.from)]->data;
-}
-
-/* The source may have been older than before for a moment, and is not now (unstable.c). */
-static bool was_restored(const struct kr_request *request)
-{
-	const struct kr_sfile_data *source = copy_source(request);
-
-	return source->restoring || source->restorations != ((const struct space *)request->state)->restorations;
-}
-
 static void copy_done(struct kr_request *request)
 {
 	struct kr_sfile *file = copy_target(request);
 
 	kr_sfile_changed(file);
-	if (!request->err && was_restored(request))
-		request->err = -EIO;
 	if (request->err)
 		kr_request_reply_job(request);
 	else
 		kr_truncate_barrier_end(request, file, kr_request_reply_job);
 }
 
-static void go_on_copy(struct kr_request *request)
-{
-	const struct kr_sfile_data *source = copy_source(request);
-
-	if (request->err) {
-		kr_request_reply_job(request);
-		return;
-	}
-	((struct space *)request->state)->restorations = source->restorations - source->restoring;
-	kr_sfile_changing(copy_target(request));
-	kr_request_run(request, run_copy, copy_done);
-}
-
 static void start_copy(struct kr_request *request)
 {
-	kr_truncate_barrier_begin(request, copy_target(request), go_on_copy);
+	kr_sfile_changing(copy_target(request));
+	kr_request_run(request, run_copy, copy_done);
 }
 
 static void handle_copy(struct kr_request *request)

@@ -1,4 +1,5 @@
 /* Operations on names.  Each is one job in the pool; the table of files follows its result. */
+#include "server/flush/commit.h"
 #include "server/names/names.h"
 
 #include <errno.h>
@@ -249,8 +250,10 @@ static void note_removed(struct kr_request *request)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file && orphaned)
 		file->orphan = true;
-	if (file && (removed->gone || (orphaned && file->opens == 0))) /* closed meanwhile */
+	if (file && (removed->gone || (orphaned && file->opens == 0))) { /* closed meanwhile */
 		file->gone = true;
+		kr_commit_gone(file);
+	}
 	if (file && (file->orphan || file->gone))
 		kr_leases_gone(file);
 	lost_name(request);

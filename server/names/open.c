@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "server/flush/commit.h"
 #include "server/flush/truncate_barrier.h"
 #include "server/names/recall_permission.h"
 #include "server/export/export.h"
@@ -51,8 +52,10 @@ static void released(struct kr_job *job)
 	struct kr_sfile *file = release->file;
 
 	/* A link made during the removal of its last name is another name. */
-	if (file->orphan && file->opens == 0 && release->gone)
+	if (file->orphan && file->opens == 0 && release->gone) {
 		file->gone = true;
+		kr_commit_gone(file);
+	}
 	kr_operation_end(&release->operation);
 	free(release);
 	kr_sfile_put(file);
@@ -80,10 +83,11 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 	release->file = kr_sfile_ref(file);
 	release->count = (uint32_t)count;
 	/* A file without a name ends here.  The node that closed it may still flush (close=async), so the server
-	 * recalls leases first. */
+	 * recalls leases first.  Its bytes need not be durable. */
 	release->ask = file->orphan && file->opens == 0;
 	if (release->ask)
-		kr_operation_start(&release->operation, file, 0, KR_LEASE_ALL, release_granted);
+		kr_operation_start_committed(
+			&release->operation, file, 0, KR_LEASE_ALL, KR_COMMITTED_NONE, release_granted);
 	else
 		start_release(release);
 }
@@ -120,7 +124,7 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 /* --- OPEN ------------------------------------------------------------------------------------- */
 
 struct open_state {
-	struct kr_operation operation; /* of O_TRUNC */
+	struct kr_operation operation; /* of O_TRUNC; else the wait for other nodes' bytes to be committed */
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint64_t changes;
@@ -260,28 +264,20 @@ static void start_open(struct kr_request *request)
 	struct open_state *open = request->state;
 
 	request->effect.committed = true;
+	request->cancel = NULL;
 	open->changes = open->file->changes;
-	kr_request_run(request, run_open, open_done);
-}
-
-static void start_cut(struct kr_request *request)
-{
-	struct open_state *open = request->state;
-
-	if (request->err) {
-		kr_request_reply_job(request);
-		return;
+	if (truncates(request)) {
+		kr_sfile_changing(open->file);
+		open->changes = open->file->changes;
+	} else {
+		kr_operation_end(&open->operation);
 	}
-	kr_sfile_changing(open->file);
-	open->changes = open->file->changes;
-	kr_request_run(request, run_open, cut_done);
+	kr_request_run(request, run_open, truncates(request) ? cut_done : open_done);
 }
 
 static void open_granted(struct kr_operation *operation)
 {
-	struct open_state *open = KR_CONTAINER_OF(operation, struct open_state, operation);
-
-	kr_truncate_barrier_begin(open->request, open->file, start_cut);
+	start_open(KR_CONTAINER_OF(operation, struct open_state, operation)->request);
 }
 
 static void cancel_open(struct kr_request *request)
@@ -289,12 +285,14 @@ static void cancel_open(struct kr_request *request)
 	kr_operation_end(&((struct open_state *)request->state)->operation);
 }
 
-static void truncate_others(struct kr_request *request)
+static void open_after_others(struct kr_request *request)
 {
 	struct open_state *open = request->state;
+	bool cuts = truncates(request);
 
 	request->cancel = cancel_open;
-	kr_operation_start(&open->operation, open->file, request->session->node, KR_LEASE_ALL, open_granted);
+	kr_operation_start_committed(&open->operation, open->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
+		cuts ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, open_granted);
 }
 
 static void handle_open(struct kr_request *request)
@@ -312,9 +310,9 @@ static void handle_open(struct kr_request *request)
 	request->free_state = free_open;
 	if (truncates(request))
 		kr_recall_permission_check(
-			request, open->file, KR_LEASE_ALL, &request->msg.open_request.cred, false, truncate_others);
+			request, open->file, KR_LEASE_ALL, &request->msg.open_request.cred, false, open_after_others);
 	else
-		start_open(request);
+		open_after_others(request);
 }
 
 /* --- CLOSE ------------------------------------------------------------------------------------ */

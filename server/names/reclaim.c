@@ -1,14 +1,18 @@
 /* RECLAIM: a node names what it had open and leased in a session that it lost, or at an earlier instance of this
  * server.
  *
- * The server believes what it had (but see reclaimable); late.h decides whether its late bytes may go in.
+ * The server believes what it had (but see reclaimable).  First it syncs what this instance remembers to have applied
+ * of the node's bytes: the node drops these.  late.h decides whether its late bytes may go in.  What a former FLUSH may
+ * have applied beyond is owed (commit.h) from the answer on: nobody else gets the file before the node has sent it
+ * again.  Until the answer nobody else can have it either: in the grace period nobody is served, a successor has
+ * inherited what its node owed, and a late node has the file alone.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "common/base/fault.h"
-#include "server/flush/data.h"
+#include "server/flush/commit.h"
 #include "server/names/recall_permission.h"
 #include "server/export/export.h"
 #include "server/recovery/late.h"
@@ -31,10 +35,9 @@ struct reclaim {
 	uint32_t held;    /* ... and has now: the session gets them with the answer */
 	uint64_t changes;
 	struct kr_attr attr;
-	uint8_t rights; /* of a confined session */
-	bool collected; /* replays in the collection go in by their rounds; later ones are to be judged */
-	bool contested;
-	uint8_t conflict; /* enum kr_conflict_part */
+	uint8_t rights;   /* of a confined session */
+	uint64_t applied; /* what this instance remembers to have applied */
+	bool contested, conflict;
 };
 
 static void free_reclaim(void *state)
@@ -104,16 +107,28 @@ static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *ses
 
 /* What the node gets beside INHERITED, which it has.  While its bytes go in it excludes all other nodes, so it needs
  * both kinds.  What is unflushed at their recall goes in first. */
-static uint8_t kinds_for(const struct reclaim *reclaim, const struct kr_reclaim_request *msg, uint8_t inherited)
+static uint8_t kinds_for(const struct kr_request *request, uint8_t inherited)
 {
-	bool dirty = msg->last && !(reclaim->conflict & KR_CONFLICT_DIRTY);
-	bool replays = msg->replay_last && !(reclaim->conflict & KR_CONFLICT_REPLAYS);
+	const struct reclaim *reclaim = request->state;
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+	uint8_t kinds = msg->kinds & KR_LEASE_ALL;
 
-	if (reclaim->conflict && !dirty)
+	if (reclaim->conflict)
 		return 0; /* its bytes leave the file */
-	if (dirty || replays)
-		return (msg->kinds & KR_LEASE_ALL) | (reclaim->operation.held ? KR_LEASE_ALL : inherited);
-	return msg->kinds & KR_LEASE_ALL;
+	if (msg->last > request->reply.reclaim_reply.durable_seq)
+		kinds |= reclaim->operation.held ? KR_LEASE_ALL : inherited;
+	return kinds;
+}
+
+/* Of KINDS; a confined session has what its rights allow. */
+static uint8_t allowed(const struct reclaim *reclaim, struct kr_session *session, uint8_t kinds)
+{
+	const struct kr_fid *fid = &reclaim->file->fid;
+
+	if (!kr_trust_confined(session))
+		return kinds;
+	kr_open_rights_add(&session->trust.open_rights, fid, reclaim->rights);
+	return kr_open_rights_leases(kinds, kr_open_rights_find(&session->trust.open_rights, fid));
 }
 
 /* The answer, when all that concerns it is on disk. */
@@ -125,7 +140,7 @@ static void finish_reclaim(struct kr_request *request)
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 	struct kr_reclaim_reply *reply = &request->reply.reclaim_reply;
 	struct kr_attachment *attachment;
-	uint8_t inherited = kr_leases_inherited(file, session), granted = 0, tried;
+	uint8_t inherited = kr_leases_inherited(file, session), granted, tried;
 
 	if (request->err || session->dead) {
 		kr_request_reply_job(request);
@@ -133,25 +148,19 @@ static void finish_reclaim(struct kr_request *request)
 		attachment = kr_attachment_get(file, session);
 		take_opens(reclaim, attachment, msg->opens);
 		file->orphan |= reclaim->attr.nlink == 0;
-		/* Bytes that are there already are neither judged nor taken (synced.h). */
-		attachment->replays |= kr_late_has_replays(request) && !reclaim->collected &&
-			!(reclaim->conflict & KR_CONFLICT_REPLAYS);
 		if (msg->last)
-			kr_cover_judged(&attachment->cover, reclaim->conflict & KR_CONFLICT_DIRTY);
+			kr_cover_judged(&attachment->cover, reclaim->conflict);
 		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
-		reply->conflict = reclaim->conflict;
-		granted = kinds_for(reclaim, msg, inherited);
-		if (kr_trust_confined(session)) {
-			kr_open_rights_add(&session->trust.open_rights, &file->fid, reclaim->rights);
-			granted = kr_open_rights_leases(
-				granted, kr_open_rights_find(&session->trust.open_rights, &file->fid));
-		}
+		granted = allowed(reclaim, session, kinds_for(request, inherited));
+		if (msg->resend > reply->durable_seq && !reclaim->conflict &&
+			kr_open_rights_allowed(session, &file->fid, KR_OPEN_RIGHT_WRITE))
+			kr_commit_owe(file, session, msg->resend);
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
 		reply->kinds = granted;
 		reply->attr = reclaim->attr;
-		kr_data_reclaimed(file, session, &reply->applied_seq, &reply->applied_round, &reply->forgotten_seq);
+		reply->conflict = reclaim->conflict;
 		kr_request_reply_job(request);
 		if (tried)
 			kr_leases_announced(file, session);
@@ -192,7 +201,7 @@ static void reclaim_done(struct kr_request *request)
 		reclaim->conflict = kr_late_conflict(
 			request, reclaim->file, request->err ? NULL : &reclaim->attr, reclaim->contested);
 	if (reclaim->conflict)
-		kr_late_declare(request, reclaim->file, reclaim->conflict, reclaim->attr.ino, finish_reclaim);
+		kr_late_declare(request, reclaim->file, reclaim->attr.ino, finish_reclaim);
 	else
 		finish_reclaim(request);
 }
@@ -238,17 +247,49 @@ static void go_on(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
 
-	if (kr_late_must_wait(request)) {
+	if (kr_late_must_wait(request))
 		kr_request_wait_for_grace(request);
-		return;
-	}
-	reclaim->collected = kr_data_collecting(request->server->data);
-	if (!kr_late_has_bytes(request))
+	else if (!kr_late_has_bytes(request))
 		start_reclaim(request);
 	else if (kr_trust_acts_as(request->session, &reclaim->cred))
 		kr_recall_permission_check(request, reclaim->file, KR_LEASE_ALL, &reclaim->cred, false, claim);
 	else
 		claim(request);
+}
+
+static void synced(void *context, int err)
+{
+	struct kr_request *request = context;
+	const struct reclaim *reclaim = request->state;
+
+	if (request->session->dead) {
+		kr_request_reply(request, -ENOTCONN, NULL, NULL, 0);
+		return;
+	}
+	if (!err)
+		request->reply.reclaim_reply.durable_seq = reclaim->applied;
+	go_on(request);
+}
+
+/* What the node has heard to be durable needs no sync. */
+static void sync_applied(struct kr_request *request)
+{
+	struct reclaim *reclaim = request->state;
+	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
+
+	request->cancel = NULL; /* the sync cannot be withdrawn */
+	if (msg->last)
+		reclaim->applied = kr_commit_applied_seq(reclaim->file, request->session->node_id);
+	if (reclaim->applied && reclaim->applied >= msg->first)
+		kr_commit_wait(reclaim->file, true, synced, request);
+	else
+		synced(request, 0);
+}
+
+static bool is_valid(const struct kr_reclaim_request *msg)
+{
+	return msg->opens <= KR_ATTACHMENT_OPENS_MAX && !(msg->kinds & ~(KR_LEASE_ALL | KR_RECLAIM_UNCOVERED)) &&
+		msg->first <= msg->last && msg->last <= INT64_MAX && msg->resend <= msg->last;
 }
 
 static void handle_reclaim(struct kr_request *request)
@@ -267,8 +308,7 @@ static void handle_reclaim(struct kr_request *request)
 		kr_request_wait_for_grace(request);
 		return;
 	}
-	if (msg->opens > KR_ATTACHMENT_OPENS_MAX || (msg->kinds & ~(KR_LEASE_ALL | KR_RECLAIM_UNCOVERED)) ||
-		!kr_late_claims_valid(msg)) {
+	if (!is_valid(msg)) {
 		kr_request_reply(request, -EINVAL, NULL, NULL, 0);
 		return;
 	}
@@ -284,7 +324,7 @@ static void handle_reclaim(struct kr_request *request)
 	reclaim->request = request;
 	request->state = reclaim;
 	request->free_state = free_reclaim;
-	go_on(request);
+	sync_applied(request);
 }
 
 void kr_reclaims_register(struct kr_server *server)

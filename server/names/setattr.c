@@ -113,28 +113,18 @@ static void start_setattr(struct kr_request *request)
 	struct setattr *setattr = request->state;
 
 	request->effect.committed = true;
+	request->cancel = NULL;
 	kr_watch_own_begin(request->server, &request->effect.own);
 	if (request->msg.setattr_request.valid & KR_SET_SIZE)
 		kr_sfile_changing(setattr->file);
 	kr_request_run(request, run_setattr, setattr_done);
 }
 
-static void start_cut(struct kr_request *request)
-{
-	if (request->err)
-		kr_request_reply_job(request);
-	else
-		start_setattr(request);
-}
-
 static void setattr_granted(struct kr_operation *operation)
 {
 	struct setattr *setattr = KR_CONTAINER_OF(operation, struct setattr, operation);
 
-	if (setattr->request->msg.setattr_request.valid & KR_SET_SIZE)
-		kr_truncate_barrier_begin(setattr->request, setattr->file, start_cut);
-	else
-		start_setattr(setattr->request);
+	start_setattr(setattr->request);
 }
 
 static void cancel_setattr(struct kr_request *request)
@@ -143,7 +133,7 @@ static void cancel_setattr(struct kr_request *request)
 }
 
 /* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
- * flush first. */
+ * flush first.  Any change waits for other nodes' uncommitted bytes, whose nodes would undo it. */
 static uint8_t setattr_kinds(uint32_t valid)
 {
 	if (valid & KR_SET_SIZE)
@@ -154,10 +144,11 @@ static uint8_t setattr_kinds(uint32_t valid)
 static void setattr_among_others(struct kr_request *request)
 {
 	struct setattr *setattr = request->state;
+	const uint32_t valid = request->msg.setattr_request.valid;
 
 	request->cancel = cancel_setattr;
-	kr_operation_start(&setattr->operation, setattr->file, request->session->node,
-		setattr_kinds(request->msg.setattr_request.valid), setattr_granted);
+	kr_operation_start_committed(&setattr->operation, setattr->file, request->session->node, setattr_kinds(valid),
+		valid & KR_SET_SIZE ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, setattr_granted);
 }
 
 static void handle_setattr(struct kr_request *request)
@@ -172,9 +163,7 @@ static void handle_setattr(struct kr_request *request)
 	request->free_state = free_setattr;
 	setattr->through_handle = msg->valid & KR_SET_BY_HANDLE &&
 		kr_open_rights_allowed(request->session, &msg->file, KR_OPEN_RIGHT_WRITE);
-	if (!kinds)
-		start_setattr(request);
-	else if (setattr->through_handle)
+	if (!kinds || setattr->through_handle)
 		setattr_among_others(request);
 	else
 		kr_recall_permission_check(

@@ -47,18 +47,18 @@ static const uint8_t format[16] = "kairan turns 4";
 
 struct kr_executed {
 	pthread_mutex_t lock;
-	uint8_t *bytes; /* mapped: a block of the size of one slot that begins with the boot id and the format, then the
-			   slots */
+	uint8_t *bytes; /* mapped: a block of the size of one slot (boot id, format, COMPLETE), then the slots */
 	struct slot *slots;
 	struct turn *turns; /* behind the slots */
 	uint64_t last;      /* number */
 	/* Where the keys are: by hash the slot that has got its key last, and by slot the one before with the same
 	 * hash; + 1, 0: none. */
 	uint32_t latest[KR_EXECUTED_SLOTS], earlier[KR_EXECUTED_SLOTS];
-	bool inherited;
+	bool was_complete;
 };
 
 enum {
+	COMPLETE = 32, /* where the first block says whether a grace period of this boot is over */
 	SLOTS_LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot),
 	LENGTH = SLOTS_LENGTH + KR_EXECUTED_INTENTS * sizeof(struct turn),
 };
@@ -166,8 +166,9 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
 	executed->turns = (struct turn *)(void *)(executed->bytes + SLOTS_LENGTH);
 	pthread_mutex_init(&executed->lock, NULL);
-	executed->inherited = is_inherited(executed, boot_id);
-	if (!executed->inherited) {
+	if (is_inherited(executed, boot_id)) {
+		executed->was_complete = executed->bytes[COMPLETE];
+	} else {
 		memset(executed->bytes, 0, LENGTH);
 		memcpy(executed->bytes + 16, format, sizeof(format));
 		memcpy(executed->bytes, boot_id, 16);
@@ -338,9 +339,14 @@ void kr_executed_settle(struct kr_executed *executed,
 		set_valid(turn, false);
 }
 
-bool kr_executed_inherited(const struct kr_executed *executed)
+void kr_executed_complete(struct kr_executed *executed)
 {
-	return executed->inherited;
+	executed->bytes[COMPLETE] = true;
+}
+
+bool kr_executed_was_complete(const struct kr_executed *executed)
+{
+	return executed->was_complete;
 }
 
 bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key)

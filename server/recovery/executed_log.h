@@ -63,8 +63,11 @@ void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key 
  * or there is one of an earlier request of the same node, begun when it came for the first time.  The record of KEY
  * would have been overwritten after that one. */
 bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key);
-/* Whether the memory goes back to a former instance: false when it was new, or of another boot, at kr_executed_open. */
-bool kr_executed_inherited(const struct kr_executed *executed);
+/* The grace period is over: all requests that nodes send again from now on were begun in this boot. */
+void kr_executed_complete(struct kr_executed *executed);
+/* Whether a former instance of this boot has called that: then nothing that nodes send again is older than the memory.
+ */
+bool kr_executed_was_complete(const struct kr_executed *executed);
 /* Whether another request than KEY has been executed with VALUE. */
 bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value);
 /* *RET_VALUE: of kr_executed_end, or kr_executed_intent. */

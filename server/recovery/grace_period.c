@@ -1,12 +1,4 @@
-/* The beginning and the end of the grace period (session/grace.h).
- *
- * From then on others may get what a node that did not come back has held. If this server ended while that node's
- * record was still there, the next instance would take the node for one that has lost nothing. Its late bytes would
- * cover what others have written since (P7). So first the server removes the records, durably. Then it records that it
- * no longer waits for these nodes in this boot of the machine. Else the next instance would collect replays again, and
- * one that was refused here would cover what others have written since. Only then what waited goes on. What fails is
- * tried again with each tick when the time is over.
- */
+/* See grace_period.h. */
 #include "server/recovery/grace_period.h"
 
 #include <stdlib.h>
@@ -15,14 +7,15 @@
 #include "common/base/util.h"
 #include "server/base/state.h"
 #include "server/export/export.h"
-#include "server/flush/data.h"
+#include "server/flush/commit.h"
 #include "server/leases/file_table.h"
+#include "server/recovery/executed_log.h"
+#include "server/recovery/recovery.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 
 static void clear_up(struct kr_job *job)
 {
-	(void)kr_state_note_boot(job->server->state); /* in the first boot of all, or when nobody was waited for */
 	kr_export_sweep_orphans(job->server->export);
 }
 
@@ -46,7 +39,7 @@ static bool note_gone(struct kr_table_link *link, void *context)
 static void over(struct kr_server *server)
 {
 	kr_table_for_each(&server->files->by_fid, note_gone, NULL);
-	kr_data_settled(server->data);
+	kr_executed_complete(server->recovery->executed);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }
 
@@ -65,43 +58,13 @@ static void finish_grace(struct kr_server *server)
 		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
 }
 
-struct boot_note {
-	struct kr_job job;
-	int err;
-};
-
-static void run_boot_note(struct kr_job *job)
-{
-	KR_CONTAINER_OF(job, struct boot_note, job)->err = kr_state_note_boot(job->server->state);
-}
-
-static void boot_noted(struct kr_job *job)
-{
-	struct boot_note *note = KR_CONTAINER_OF(job, struct boot_note, job);
-	struct kr_server *server = job->server;
-
-	server->sessions->forgetting--;
-	server->sessions->forget_failed |= note->err != 0;
-	free(note);
-	if (!server->sessions->forget_failed && !server->ended)
-		finish_grace(server);
-}
-
 static void forgotten(void *context, int err)
 {
 	struct kr_server *server = context;
-	struct boot_note *note;
 
 	server->sessions->forget_failed |= err != 0;
-	if (--server->sessions->forgetting || server->sessions->forget_failed || server->ended)
-		return;
-	if (!kr_state_facts(server->state)->new_boot) {
+	if (--server->sessions->forgetting == 0 && !server->sessions->forget_failed && !server->ended)
 		finish_grace(server);
-		return;
-	}
-	server->sessions->forgetting++;
-	note = kr_xcalloc(1, sizeof(*note));
-	kr_job_start(server, &note->job, run_boot_note, boot_noted);
 }
 
 /* Nodes that never came back are not waited for at the next start either. */
@@ -134,31 +97,79 @@ static void forget_awaited(struct kr_server *server)
 	forgotten(server, 0);
 }
 
+/* A node of the former instance is connected and still sends RECLAIMs.  A client that replays a node's journal waits
+ * for the end of the grace period. */
+static bool somebody_reclaims(const struct kr_server *server)
+{
+	const struct kr_session *session;
+
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
+		if (session->conn && session->recovery.reclaiming && !session->recovery.replay &&
+			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL))
+			return true;
+	}
+	return false;
+}
+
+struct export_sync {
+	struct kr_job job;
+	int err;
+};
+
+static void run_sync(struct kr_job *job)
+{
+	KR_CONTAINER_OF(job, struct export_sync, job)->err = kr_state_sync_export(job->server->state);
+}
+
+static void synced(struct kr_job *job)
+{
+	struct export_sync *sync = KR_CONTAINER_OF(job, struct export_sync, job);
+	struct kr_server *server = job->server;
+	struct kr_grace *grace = &server->sessions->grace;
+
+	grace->syncing = false;
+	grace->unsynced = sync->err != 0;
+	free(sync);
+	if (!grace->unsynced)
+		server->sessions->hooks.end_grace(server);
+}
+
+static void sync_export(struct kr_server *server)
+{
+	if (server->sessions->grace.syncing)
+		return;
+	server->sessions->grace.syncing = true;
+	kr_job_start(server, kr_xcalloc(1, sizeof(struct export_sync)), run_sync, synced);
+}
+
 static void end_grace(struct kr_server *server)
 {
-	if (!server->sessions->grace.active || server->sessions->forgetting || server->stopping)
-		return; /* whose session ends with us is back in time at the next start */
-	kr_data_collect_replays(server->data, false);
-	if (kr_data_replaying(server->data))
-		return; /* nobody may see the files before: we are called again when all is replayed */
-	forget_awaited(server);
+	const struct kr_grace *grace = &server->sessions->grace;
+
+	if (!grace->active || server->stopping || server->sessions->forgetting ||
+		!kr_grace_due(grace, kr_clock_ns(), somebody_reclaims(server)))
+		return; /* a node whose session ends with this instance is back in time at the next start */
+	if (grace->unsynced)
+		sync_export(server);
+	else if (kr_commit_recovered(server->data))
+		forget_awaited(server);
 }
 
 void kr_grace_period_start(struct kr_server *server)
 {
 	const struct kr_state_facts *facts = kr_state_facts(server->state);
+	struct kr_grace *grace = &server->sessions->grace;
 
 	for (size_t i = 0; i < facts->node_count; i++)
-		kr_grace_await(&server->sessions->grace, facts->nodes[i].id, &facts->nodes[i].owner);
-	if (kr_grace_start(&server->sessions->grace, kr_clock_ns(), server->lease_ms)) {
-		kr_log_info("%zu nodes had sessions before: waiting up to %u s for them to reclaim what they hold",
-			kr_grace_awaited(&server->sessions->grace), server->lease_ms / 1000);
-		kr_data_collect_replays(server->data, facts->new_boot);
-		if (!facts->new_boot)
-			kr_data_settled(server->data);
-	} else {
+		kr_grace_await(grace, facts->nodes[i].id, &facts->nodes[i].owner);
+	if (!kr_grace_start(grace, kr_clock_ns(), server->lease_ms, !facts->clean)) {
 		over(server);
+		return;
 	}
+	if (grace->unsynced)
+		sync_export(server);
+	kr_log_info("%zu nodes had sessions before: waiting up to %u s for them to reclaim what they hold",
+		kr_grace_awaited(grace), server->lease_ms / 1000);
 }
 
 void kr_grace_period_register(struct kr_server *server)

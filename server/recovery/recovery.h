@@ -12,7 +12,6 @@ struct kr_executed;
 struct kr_server_recovery {
 	struct kr_executed *executed;   /* requests that have been executed */
 	struct kr_setbacks setbacks;    /* of the machine's clock */
-	struct kr_time started;         /* this instance, by the wall clock */
 	struct kr_conflicts conflicts;  /* of late nodes' bytes with what others wrote */
 	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one, in turn */
 	uint64_t conflict_turn;         /* how many turns there were */

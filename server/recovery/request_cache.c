@@ -224,22 +224,16 @@ static bool answer(struct kr_request *request, uint64_t value)
 	}
 }
 
-/* Whether the memory goes back to when REQUEST was sent, by a node that is back in time.  The first instance of a boot
- * begins it; where that ended in its grace period, nodes still bring the next one what they sent before the boot.  (Who
- * came back to the first, and had not asked for all again when that ended after its grace period, is judged as if
- * nothing were forgotten.) */
-static bool reaches_back(const struct kr_request *request)
-{
-	return kr_executed_inherited(request->server->recovery->executed) &&
-		!kr_state_facts(request->server->state)->new_boot;
-}
-
 /* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked:
- * others could make and remove in its place, and two that are told that they have would have the same lock. */
+ * others could make and remove in its place, and two that are told that they have would have the same lock.
+ * The memory must go back to when REQUEST was sent.  The first instance of a boot begins it.  Where that ended in its
+ * grace period, nodes still bring the next one what they sent before the boot. */
 static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
 {
+	struct kr_executed *executed = request->server->recovery->executed;
+
 	return request->session->recovery.lapse.kind == KR_LAPSE_NONE &&
-		!(reaches_back(request) && kr_executed_never(request->server->recovery->executed, key));
+		!(kr_executed_was_complete(executed) && kr_executed_never(executed, key));
 }
 
 /* --- those whose session has ended before them ------------------------------------------------ */

@@ -24,8 +24,7 @@ static bool look_for_claim(struct kr_table_link *link, void *found)
 	return !*(bool *)found;
 }
 
-/* A node flushes after all its RECLAIMs are answered, which may wait for flushes of other nodes, and after its replays.
- * Until then it has more time, with a limit, since it can always send another RECLAIM. */
+/* A node flushes after all its RECLAIMs are answered, which may wait for flushes of other nodes.  Until then it has more time, with a limit, since it can always send another RECLAIM. */
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
 	const uint64_t since_ns = KR_MAX(session->expiry.begun_ns, session->server->woke_ns);
@@ -35,8 +34,8 @@ static void note_claims(struct kr_session *session, uint64_t now_ns)
 	if (!session->recovery.reclaiming || now_ns >= ends_ns)
 		return;
 	kr_table_for_each(&session->requests, look_for_claim, &found);
-	session->recovery.claimed_ns =
-		found ? now_ns : KR_MAX(session->recovery.claimed_ns, session->recovery.replayed_ns);
+	if (found)
+		session->recovery.claimed_ns = now_ns;
 }
 
 /* By its own clock, which starts when it sends, a silent node stops serving after 3/4 of the lease time. After all of
@@ -47,29 +46,18 @@ static void expire(struct kr_session *session)
 	if (session->recovery.recording)
 		return;
 	if (session->recovery.recorded)
-		kr_session_unrecord(session);
+		kr_session_unrecord(session, NULL, NULL); /* tried again with the next tick */
 	else
 		kr_session_end(session, KR_SESSION_LOST);
 }
 
 /* The node may still use its leases, so it must first fall silent like a disconnected one and notice that by its own
  * clock. Until lease expiry it cannot come back. */
-static void silence(struct kr_session *session)
+void kr_session_silence(struct kr_session *session)
 {
 	session->expiry.unresponsive = true;
 	if (session->conn)
 		kr_conn_close(session->conn, false);
-}
-
-static bool has_replay(const struct kr_session *session)
-{
-	const struct kr_request *request;
-
-	KR_LIST_FOR_EACH(request, &session->flushes, after_flush.of_flushes) {
-		if (request->msg.flush_request.flags & KR_FLUSH_REPLAY)
-			return true;
-	}
-	return false;
 }
 
 static bool is_past(uint64_t since_ns, uint64_t now_ns, unsigned leases, const struct kr_server *server)
@@ -77,25 +65,11 @@ static bool is_past(uint64_t since_ns, uint64_t now_ns, unsigned leases, const s
 	return now_ns - KR_MIN(now_ns, KR_MAX(since_ns, server->woke_ns)) > leases * server->lease_ms * KR_NS_PER_MS;
 }
 
-/* Once per lease time: the session may have many files. */
-static bool is_awaited(struct kr_session *session, uint64_t now_ns)
-{
-	if (!is_past(session->recovery.awaited_checked_ns, now_ns, 1, session->server))
-		return false;
-	session->recovery.awaited_checked_ns = now_ns;
-	return session->server->sessions->hooks.awaited(session);
-}
-
-/* Before RECLAIM_DONE the server cannot call its inherited leases back. Replays may take any time while no other node
- * waits. */
-static bool inherits_for_too_long(struct kr_session *session, uint64_t now_ns)
+/* Before RECLAIM_DONE the server cannot call its inherited leases back. */
+static bool inherits_for_too_long(const struct kr_session *session, uint64_t now_ns)
 {
 	if (!session->recovery.inheriting || session->expiry.unresponsive ||
 		!is_past(session->recovery.inheriting_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server))
-		return false;
-	if ((has_replay(session) ||
-		    !is_past(session->recovery.replayed_ns, now_ns, KR_SESSION_CLAIM_LEASES, session->server)) &&
-		!is_awaited(session, now_ns))
 		return false;
 	kr_log_warn("node %s has begun anew and does not say what it still holds: it is not heard any more, and lost "
 		    "after %u s",
@@ -113,7 +87,7 @@ void kr_expiry_tick(struct kr_server *server, uint64_t now_ns)
 		if (now_ns - session->expiry.heard_ns > server->lease_ms * KR_NS_PER_MS)
 			expire(session);
 		else if (kr_callbacks_neglected(session, now_ns) || inherits_for_too_long(session, now_ns))
-			silence(session);
+			kr_session_silence(session);
 		else if (!session->recovery.recorded && !session->recovery.recording && !session->recovery.reclaiming &&
 			!session->recovery.unjudged)
 			kr_session_record(session, NULL, NULL); /* a frame came at the last moment */

@@ -55,9 +55,10 @@ void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const str
 	kr_table_insert(&grace->awaited, &awaited->link, kr_hash_bytes(node_id, 16));
 }
 
-bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms)
+bool kr_grace_start(struct kr_grace *grace, uint64_t now_ns, uint32_t lease_ms, bool unsynced)
 {
-	grace->active = grace->awaited.count > 0;
+	grace->unsynced = unsynced;
+	grace->active = grace->awaited.count > 0 || unsynced;
 	grace->ends_ns = now_ns + lease_ms * KR_NS_PER_MS;
 	grace->latest_ns = now_ns + lease_ms * KR_NS_PER_MS * KR_GRACE_LEASES;
 	return grace->active;
@@ -74,7 +75,9 @@ bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16])
 
 bool kr_grace_due(const struct kr_grace *grace, uint64_t now_ns, bool reclaiming)
 {
-	return grace->active && now_ns >= (reclaiming ? KR_MAX(grace->ends_ns, grace->latest_ns) : grace->ends_ns);
+	uint64_t ends_ns = reclaiming ? KR_MAX(grace->ends_ns, grace->latest_ns) : grace->ends_ns;
+
+	return grace->active && (grace->awaited.count == 0 || now_ns >= ends_ns);
 }
 
 bool kr_grace_awaits(const struct kr_grace *grace, const uint8_t node_id[16], struct kr_key_owner *ret_owner)

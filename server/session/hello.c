@@ -144,6 +144,12 @@ static bool is_replay(const struct hello *hello)
 	return hello->request.flags & KR_HELLO_REPLAY;
 }
 
+/* The node, not a client that replays its journal. */
+static bool has_lost_power(const struct hello *hello)
+{
+	return (hello->request.flags & KR_HELLO_POWER_LOST) && !is_replay(hello);
+}
+
 /* 0, or why a client cannot replay this journal beside OTHER, a session of the node. That node may use its leases even
  * while silent, so the replay waits for the session's end. Another replay holds nothing that it could use unheard. */
 static int check_replay(const struct kr_session *other)
@@ -229,7 +235,7 @@ static void recorded(void *context, int err)
 	struct hello *hello = context;
 	struct kr_server *server = hello->pending_conn->server;
 	struct kr_session *old = kr_session_find_node_id(server, hello->request.node_id), *session;
-	bool inherits;
+	bool inherits, last;
 
 	if (server->stopping) { /* kr_listen_stop has closed the connection: the node asks the next instance */
 		kr_pending_conn_take(hello->pending_conn);
@@ -259,7 +265,11 @@ static void recorded(void *context, int err)
 	}
 	if (inherits)
 		kr_session_replace(old, session);
+	/* A node that has lost power waits for the end of the grace period itself. */
+	last = has_lost_power(hello) && kr_grace_node_done(&server->sessions->grace, session->node_id);
 	welcome(hello, session, false);
+	if (last)
+		server->sessions->hooks.end_grace(server);
 }
 
 static void walk(struct kr_job *job)
@@ -306,9 +316,11 @@ static void walked(struct kr_job *job)
 	}
 	session = kr_session_find_node_id(job->server, hello->request.node_id);
 	/* An awaited node still owns what it held, and so does a session that a successor replaces. The leases of any
-	 * other node are free from here on. Until it has reclaimed, a later instance must not await it. */
-	hello->forgotten = !(session && inheritable(session)) &&
-		kr_session_lapse(job->server, hello->request.node_id).kind != KR_LAPSE_NONE;
+	 * other node are free from here on, and so are those of a node that has lost power. Until it has reclaimed, a
+	 * later instance must not await it. */
+	hello->forgotten = has_lost_power(hello) ||
+		(!(session && inheritable(session)) &&
+			kr_session_lapse(job->server, hello->request.node_id).kind != KR_LAPSE_NONE);
 	if (hello->forgotten)
 		kr_state_forget_node(job->server, hello->request.node_id, recorded, hello);
 	else
@@ -388,13 +400,25 @@ static void handle_limits(struct kr_request *request)
 	kr_request_reply_job(request);
 }
 
-static void handle_goodbye(struct kr_request *request)
+/* The node is no member any more, so others get what it held.  (If its record cannot be removed, it goes all the same.)
+ */
+static void left(void *context, int err)
 {
+	struct kr_request *request = context;
 	struct kr_session *session = kr_session_get(request->session);
 
+	(void)err;
 	kr_request_reply_job(request);
 	kr_session_end(session, KR_SESSION_LEFT);
 	kr_session_put(session);
+}
+
+static void handle_goodbye(struct kr_request *request)
+{
+	if (request->session->recovery.recorded || request->session->recovery.recording)
+		kr_session_unrecord(request->session, left, request);
+	else
+		left(request, 0);
 }
 
 static void handle_cancel(struct kr_request *request)

@@ -63,11 +63,7 @@ struct kr_session_hooks {
 	uint64_t (*epoch)(const struct kr_server *server);
 	/* Up to which epoch the leases of the session covered its node's bytes: at most EPOCH. */
 	uint64_t (*covered_until)(const struct kr_session *session, uint64_t epoch);
-	/* Whether other nodes wait for leases that the session has inherited. */
-	bool (*awaited)(const struct kr_session *session);
-	/* Whether the server still collects replays: it then awaits a replaced node once more. */
-	bool (*collecting_replays)(const struct kr_server *server);
-	/* All awaited nodes are back. */
+	/* The grace period may be due to end. */
 	void (*end_grace)(struct kr_server *server);
 
 	/* First frames of a pending connection: of ring connections (flush/hop.c; false: drop it), and STATUS. KEY: the

@@ -121,12 +121,6 @@ size_t kr_request_bytes(void)
 	return all_bytes;
 }
 
-void kr_request_unhold(struct kr_request *request)
-{
-	request->session->flow.held -= request->memory.held;
-	request->memory.held = 0;
-}
-
 static void free_request(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
@@ -135,7 +129,7 @@ static void free_request(struct kr_request *request)
 	hooks_of(request)->request_ended(request);
 	flush_dropped(request);
 	hooks_of(request)->invalidation.drop(request);
-	kr_request_unhold(request);
+	session->flow.held -= request->memory.held;
 	all_bytes -= own_bytes(request);
 	kr_table_remove(&session->requests, &request->by_id);
 	if (request->state && request->free_state)

@@ -115,8 +115,6 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 
 /* Bytes of all requests without their data. */
 size_t kr_request_bytes(void);
-/* The caller counts the request's bytes from now on. */
-void kr_request_unhold(struct kr_request *request);
 
 /* Answers and frees the request. ERR 0 with MSG (NULL for a reply without fields), or -errno. SLICES as kr_conn_reply.
  */

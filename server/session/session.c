@@ -121,7 +121,8 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	session->recovery.successor = hello->session != 0;
 	session->recovery.lapse = kr_session_lapse(server, session->node_id);
 	session->recovery.replay = session->recovery.unjudged = hello->flags & KR_HELLO_REPLAY;
-	if (session->recovery.replay && session->recovery.lapse.kind == KR_LAPSE_NONE)
+	session->recovery.old_journal = hello->flags & (KR_HELLO_REPLAY | KR_HELLO_POWER_LOST);
+	if (session->recovery.old_journal && session->recovery.lapse.kind == KR_LAPSE_NONE)
 		session->recovery.lapse.kind = KR_LAPSE_UNKNOWN;
 	session->recovery.recorded = session->recovery.lapse.kind == KR_LAPSE_NONE;
 	session->recovery.fresh_id = UINT64_MAX;
@@ -134,6 +135,7 @@ struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hell
 	kr_list_init(&session->callbacks.abandoned);
 	kr_list_init(&session->staging.waiting);
 	kr_list_init(&session->leases.attachments);
+	kr_list_init(&session->leases.uncommitted);
 	kr_list_append(&server->sessions->living, &session->link);
 	kr_table_insert(&server->sessions->by_id, &session->by_id, kr_hash_u64(session->id));
 	server->sessions->count++;
@@ -395,19 +397,8 @@ void kr_session_end(struct kr_session *session, enum kr_session_end why)
 	end(session, why, NULL);
 }
 
-/* Replays of the ended session are dropped. The node sends them again, so the server awaits it once more. */
-static void await_replays(const struct kr_session *session)
-{
-	static const struct kr_key_owner unknown = {0};
-
-	if (session->server->sessions->hooks.collecting_replays(session->server))
-		kr_grace_await(&session->server->sessions->grace, session->node_id,
-			session->trust.key ? &session->trust.key->owner : &unknown);
-}
-
 void kr_session_replace(struct kr_session *session, struct kr_session *successor)
 {
-	await_replays(session);
 	successor->recovery.inheriting = true;
 	successor->recovery.inheriting_ns =
 		session->recovery.inheriting ? session->recovery.inheriting_ns : kr_clock_ns();
@@ -457,7 +448,7 @@ void kr_session_record(struct kr_session *session, void (*done)(void *context, i
 	change_record(session, true, done, context);
 }
 
-void kr_session_unrecord(struct kr_session *session)
+void kr_session_unrecord(struct kr_session *session, void (*done)(void *context, int err), void *context)
 {
-	change_record(session, false, NULL, NULL);
+	change_record(session, false, done, context);
 }

@@ -79,7 +79,7 @@ struct kr_session_expiry {
 /* Limits above which the server stops reading the connection (kr_session_pressure). */
 struct kr_session_flow {
 	size_t running;                    /* requests in the pool */
-	size_t held;                       /* bytes of unanswered requests, without replays */
+	size_t held;                       /* bytes of unanswered requests */
 	bool paused_running, paused_queue; /* because of running or held; because of queued replies */
 };
 
@@ -103,13 +103,13 @@ struct kr_session_recovery {
 	bool inheriting; /* as successor of a session that still held leases */
 	bool successor;  /* the node had a session before, which may have executed what the node resends */
 	bool replay;     /* a client that replays the node's journal, not the node: leaves the node's state alone */
-	bool unjudged;   /* the node's journal holds late bytes: a successor session is late, too */
-	bool recorded;   /* the state directory names the node: a restarted server awaits it */
-	bool recording;  /* that is being changed */
-	uint64_t inheriting_ns;      /* since when this session, or the first of a chain of successors, inherits */
-	uint64_t awaited_checked_ns; /* when the server last looked whether others wait for inherited leases */
-	uint64_t claimed_ns;    /* when a RECLAIM last waited, a replay last went in, or RECLAIM_DONE came; 0: never */
-	uint64_t replayed_ns;   /* when a replayed round last went in; 0: never */
+	/* REPLAY or POWER_LOST: its journal is a copy, or lacks what it had, and may have what is durable for long */
+	bool old_journal;
+	bool unjudged;          /* the node's journal holds late bytes: a successor session is late, too */
+	bool recorded;          /* the state directory names the node: a restarted server awaits it */
+	bool recording;         /* that is being changed */
+	uint64_t inheriting_ns; /* since when this session, or the first of a chain of successors, inherits */
+	uint64_t claimed_ns;    /* when a RECLAIM last waited, or RECLAIM_DONE came; 0: never */
 	struct kr_lapse lapse;  /* between the node's former session and this one */
 	uint64_t fresh_id;      /* of the first new request: smaller ids were sent to the former session */
 	uint64_t conflict_turn; /* of the latest CONFLICT (recovery/conflicts.c) */
@@ -123,6 +123,7 @@ struct kr_session_features {
 /* The node's opens, leases and locks (leases/). */
 struct kr_session_leases {
 	struct kr_list attachments; /* kr_attachment.of_session: files open or leased */
+	struct kr_list uncommitted; /* kr_attachment.uncommitted */
 	size_t files;               /* how many */
 	size_t locks, lock_waits;   /* held and asked for */
 };
@@ -178,9 +179,9 @@ struct kr_sessions {
 	uint64_t lost;      /* sessions whose leases expired */
 	struct kr_session_hooks hooks;
 	struct kr_grace grace;
-	struct kr_lapses lapses; /* of nodes that lost their leases */
-	size_t forgetting;       /* jobs at the end of the grace period: removals of node records, and other records */
-	bool forget_failed;      /* one of these jobs failed */
+	struct kr_lapses lapses;   /* of nodes that lost their leases */
+	size_t forgetting;         /* jobs at the end of the grace period: removals of node records */
+	bool forget_failed;        /* one of these jobs failed */
 	struct kr_list unanswered; /* kr_request.of_all, in order of arrival */
 	/* those of ended sessions that may still have an effect: kr_request_duplicate.by_key */
 	struct kr_table outliving;
@@ -202,8 +203,8 @@ void kr_session_put(struct kr_session *session);
 struct kr_lapse kr_session_lapse(struct kr_server *server, const uint8_t node_id[16]);
 /* Records the node durably, so that a restarted server awaits it; then DONE in the loop. */
 void kr_session_record(struct kr_session *session, void (*done)(void *context, int err), void *context);
-/* Removes the record without waiting; the caller tries again while session->recovery.recorded. */
-void kr_session_unrecord(struct kr_session *session);
+/* Removes the record, then calls DONE (may be NULL) in the loop; after an error session->recovery.recorded stays. */
+void kr_session_unrecord(struct kr_session *session, void (*done)(void *context, int err), void *context);
 /* A new session without a connection; the caller attaches one. NULL: too many sessions. */
 struct kr_session *kr_session_new(struct kr_server *server, const struct kr_hello_request *hello);
 /* Makes CONN the session's connection, closes the old one and repeats unanswered callbacks. */

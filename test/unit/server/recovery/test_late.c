@@ -2,7 +2,6 @@
 #include "test/unit/server/recovery/late_fixture.h"
 
 #include "common/base/log.h"
-#include "server/flush/data_state.h"
 #include "server/base/state_priv.h"
 
 static void late_bytes_of_an_untouched_file_are_welcome(void **state)
@@ -57,121 +56,6 @@ static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_ti
 	lose(f, node, other);
 	back(node);
 	assert_true(in_conflict(node, &fid, just_now()));
-}
-
-static uint8_t conflict_of(struct node *node, const struct kr_reclaim_request *reclaim)
-{
-	const union kr_any_msg *reply;
-
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, reclaim, &reply), 0);
-	return reply->reclaim_reply.conflict;
-}
-
-/* What was applied before the lapse, and is to be replayed after a crash of the server's machine, is not what was
- * declared. */
-static void replays_of_before_are_not_in_conflict_with_the_late_bytes(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	struct kr_reclaim_request replays = {.file = fid,
-					  .replay_first = 3,
-					  .replay_last = 4,
-					  .oldest = UINT64_MAX - 1,
-					  .newest = UINT64_MAX},
-				  both = replays, joint = replays;
-
-	both.first = 5;
-	both.last = 9;
-	joint.replay_last = 5; /* declared with the others, and killed before that was written down here */
-	overtake(f, node, other, &fid);
-	assert_true(in_conflict(node, &fid, just_now()));
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
-	assert_int_equal(node_hello(node, false), 0);
-	assert_int_equal(node->hello.late, 0);
-	replays.since = both.since = joint.since = just_now(); /* nobody has changed it since */
-	assert_int_equal(conflict_of(node, &replays), 0);
-	assert_int_equal(conflict_of(node, &both), KR_CONFLICT_DIRTY);
-	assert_int_equal(conflict_of(node, &joint), KR_CONFLICT_REPLAYS);
-}
-
-static void note_done(void *context, int err)
-{
-	assert_int_equal(err, 0);
-	*(bool *)context = true;
-}
-
-static bool is_true(void *flag)
-{
-	return *(bool *)flag;
-}
-
-/* Lets the server know that FID is synced up to ROUND, all but the rounds up to LOST. */
-static void note_synced(struct fixture *f, const struct kr_fid *fid, uint64_t lost, uint64_t round)
-{
-	struct kr_synced *synced = &f->server.data->synced;
-	bool done = false;
-
-	synced->lost = lost;
-	kr_synced_note(synced, fid, round, note_done, &done);
-	assert_true(node_wait_for(&f->loop, is_true, &done));
-}
-
-static void late_replays_of_what_is_synced_are_no_conflict(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	uint64_t last = f->server.data->last_round + 1000;
-	struct kr_reclaim_request reclaim = {.file = fid,
-		.replay_first = 3,
-		.replay_last = 4,
-		.oldest = last - 9,
-		.newest = last - 1,
-		.since = just_now()};
-
-	overtake(f, node, other, &fid);
-	note_synced(f, &fid, last - 100, last);
-	assert_int_equal(conflict_of(node, &reclaim), 0);
-	reclaim.newest = last + 1;
-	assert_int_equal(conflict_of(node, &reclaim), KR_CONFLICT_REPLAYS);
-}
-
-/* Of a node that is not late at all: it was awaited, but others have been told meanwhile that later rounds are synced.
- */
-static void replays_that_others_have_overtaken_are_judged(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	uint64_t last = f->server.data->last_round * 10;
-	struct kr_reclaim_request reclaim = {.file = fid,
-		.kinds = KR_LEASE_WRITE,
-		.first = 5,
-		.last = 9,
-		.replay_first = 3,
-		.replay_last = 4,
-		.oldest = last - 9,
-		.newest = last - 9,
-		.since = just_now()};
-	const union kr_any_msg *reply;
-
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
-	assert_int_equal(node_hello(node, true), 0);
-	assert_int_equal(node->hello.late, 0);
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
-	assert_int_equal(reply->reclaim_reply.conflict, 0);
-	note_synced(f, &fid, last - 5, last);
-	assert_int_equal(conflict_of(node, &reclaim), 0); /* nobody has changed it since */
-	reclaim.since = never;
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
-	assert_int_equal(reply->reclaim_reply.conflict, KR_CONFLICT_REPLAYS);
-	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_WRITE); /* what it has not flushed may go in */
 }
 
 /* Else the next instance of the server would know nothing of it, and the node has seen the new times. */
@@ -393,9 +277,6 @@ int main(void)
 		TEST(late_bytes_of_a_file_that_another_changed_are_in_conflict),
 		TEST(a_conflict_stays_one_when_node_and_server_begin_anew),
 		TEST(a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_time),
-		TEST(replays_of_before_are_not_in_conflict_with_the_late_bytes),
-		TEST(late_replays_of_what_is_synced_are_no_conflict),
-		TEST(replays_that_others_have_overtaken_are_judged),
 		TEST(who_is_told_of_a_conflict_can_count_on_it),
 		TEST(who_cannot_be_told_of_a_conflict_stays_late),
 		TEST(who_cannot_be_told_of_a_conflict_is_late_at_the_next_server),

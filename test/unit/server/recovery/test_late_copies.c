@@ -18,12 +18,6 @@ static void leave(struct node *node)
 	assert_true(node_wait_for(node->loop, node_is_closed, node));
 }
 
-/* It is no matter of this second. */
-static void as_if_started_before(struct fixture *f)
-{
-	f->server.recovery->started = seconds_before(f->server.recovery->started, 2);
-}
-
 static void restart(struct fixture *f)
 {
 	stop_server(f);
@@ -94,10 +88,9 @@ static void a_replay_makes_way_for_its_node(void **state)
 	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	as_if_started_before(f);
 	lose(f, node, other);
 	assert_int_equal(node_hello(copy, false), 0);
-	assert_false(in_conflict(copy, &fid, just_now()));
+	assert_false(in_conflict(copy, &fid, a_second_later()));
 	back(node);
 	assert_int_equal(node_hello(copy, true), -EBUSY);
 	assert_false(in_conflict(node, &fid, never)); /* nobody has written since IT was lost */
@@ -119,39 +112,6 @@ static void old_bytes_of_a_copy_cover_nothing_at_a_server_that_was_restarted(voi
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_true(in_conflict(copy, &fid, since));
 	assert_false(in_conflict(copy, &quiet, since));
-}
-
-/* The bytes were written before the start, and changed afterwards, by clocks that differ a little. */
-static void bytes_written_about_the_start_of_the_server_may_be_of_before_it(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *copy = copy_of(node, f->nodes[1]);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	struct kr_time since = right_after_cut(node, &fid, 7), changed = right_after_cut(node, &fid, 6);
-
-	restart(f);
-	joined(f, 0);
-	leave(node);
-	f->server.recovery->started = since;
-	assert_int_equal(node_hello(copy, false), 0);
-	assert_true(in_conflict(copy, &fid, changed));
-}
-
-static void bytes_written_since_the_start_of_the_server_go_by_what_it_knows(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1), *copy = copy_of(node, f->nodes[2]);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE), changed = create(node, "g", KR_LEASE_WRITE);
-	struct kr_time since = just_now();
-	struct kr_setattr_request chmod = {.file = fid, .valid = KR_SET_MODE, .mode = 0600};
-
-	as_if_started_before(f);
-	lose(f, node, other);
-	assert_int_equal(node_call(other, KR_MSG_SETATTR, &chmod, NULL), 0);
-	cut(other, &changed, 7);
-	assert_int_equal(node_hello(copy, false), 0);
-	assert_false(in_conflict(copy, &fid, since));
-	assert_true(in_conflict(copy, &changed, since));
 }
 
 /* What others changed while the first one was there counts for the second. */
@@ -317,8 +277,6 @@ int main(void)
 		TEST(a_journal_is_replayed_by_one_at_a_time),
 		TEST(a_replay_makes_way_for_its_node),
 		TEST(old_bytes_of_a_copy_cover_nothing_at_a_server_that_was_restarted),
-		TEST(bytes_written_about_the_start_of_the_server_may_be_of_before_it),
-		TEST(bytes_written_since_the_start_of_the_server_go_by_what_it_knows),
 		TEST(a_replay_leaves_the_lapse_of_its_node_as_it_was),
 		TEST(a_replay_that_was_interrupted_goes_on_in_place),
 		TEST(a_replay_that_was_killed_goes_on_with_the_conflict_file_that_it_had_begun),

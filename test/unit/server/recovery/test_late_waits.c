@@ -67,32 +67,6 @@ static void who_wants_to_write_waits_for_the_late_bytes(void **state)
 	assert_int_equal(node_result(other, id, NULL), 0);
 }
 
-/* Nobody had a lease of the file any more when the server lost its power. */
-static void who_wants_to_write_waits_for_late_replays(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1);
-	struct kr_fid fid = create(node, "f", 0);
-	struct kr_reclaim_request reclaim = {.file = fid,
-		.opens = 1,
-		.replay_first = 3,
-		.replay_last = 4,
-		.oldest = UINT64_MAX - 1,
-		.newest = UINT64_MAX};
-	const union kr_any_msg *reply;
-	uint64_t id;
-
-	lose(f, node, other);
-	back(node);
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
-	assert_int_equal(reply->reclaim_reply.conflict, 0);
-	id = send_lease(other, &fid, KR_LEASE_WRITE);
-	settle(other);
-	assert_false(is_answered(other, id));
-	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL); /* it has replayed */
-	assert_int_equal(node_result(other, id, NULL), 0);
-}
-
 /* Killed before it has flushed, and started anew within the lease time. */
 static void who_wants_to_write_waits_for_late_bytes_of_a_daemon_that_is_started_anew(void **state)
 {
@@ -193,14 +167,6 @@ static void begin_to_wait(struct fixture *f, struct node *late, struct node *bus
 	node_asked(busy, KR_MSG_RECALL);
 }
 
-static void answer_stable(struct node *node)
-{
-	for (size_t i = 0; node->conn && i < node->asked_count; i++) {
-		if (node->asked[i].type == KR_MSG_STABLE && !node->asked[i].answered)
-			node_reply(node, &node->asked[i], NULL);
-	}
-}
-
 /* Flushes FID again and again until LEASES lease times have passed or LATE is heard no more; both say that they live.
  */
 static void flush_for(
@@ -215,8 +181,6 @@ static void flush_for(
 			if (late->conn) /* its end may have come just now */
 				node_send_as(late, 1000 + flush.seq, 0, KR_MSG_PING, NULL);
 		}
-		answer_stable(busy);
-		answer_stable(late);
 		a_moment_later(f, busy);
 	}
 }
@@ -244,6 +208,42 @@ static void nobody_can_reclaim_for_ever(void **state)
 	assert_true(late->closed);
 }
 
+static bool a_job_runs(void *context)
+{
+	return ((struct fixture *)context)->server.jobs > 0;
+}
+
+/* The grace period ends for a node while its file is being looked at: others may write from then on, so they are asked
+ * first. */
+static void a_node_that_is_made_late_while_its_reclaim_runs_has_the_file_alone_when_it_is_judged(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	const struct kr_reclaim_request held = {.file = fid, .kinds = KR_LEASE_WRITE};
+	uint64_t id;
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_hello(other, true), 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM, &held, NULL), 0);
+	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
+	id = send_reclaim(node, &fid, just_now());
+	assert_true(node_wait_for(&f->loop, a_job_runs, f));
+	kr_session_find(&f->server, node->hello.session)->recovery.lapse =
+		(struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = f->server.files->epoch};
+	settle(other);
+	assert_false(is_answered(node, id));
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	f->server.sessions->grace.ends_ns = f->server.sessions->grace.latest_ns = 1;
+	node_asked(other, KR_MSG_RECALL);
+	assert_false(is_answered(node, id));
+	node_reply(other, node_asked(other, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(node, id, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -251,12 +251,12 @@ int main(void)
 		TEST(late_bytes_wait_for_what_others_have_written_but_not_flushed),
 		TEST(a_reader_in_between_is_no_conflict_and_gives_its_lease_up),
 		TEST(who_wants_to_write_waits_for_the_late_bytes),
-		TEST(who_wants_to_write_waits_for_late_replays),
 		TEST(who_wants_to_write_waits_for_late_bytes_of_a_daemon_that_is_started_anew),
 		TEST(two_late_nodes_do_not_wait_for_each_other),
 		TEST(late_nodes_that_wait_for_others_do_not_wait_for_each_other),
 		TEST(a_late_node_may_leave_recalls_unanswered_while_its_reclaims_are),
 		TEST(nobody_can_reclaim_for_ever),
+		TEST(a_node_that_is_made_late_while_its_reclaim_runs_has_the_file_alone_when_it_is_judged),
 	};
 
 	kr_log_init("test_late_waits", KR_LOG_ERROR);

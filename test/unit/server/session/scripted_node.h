@@ -42,6 +42,7 @@ struct node {
 	uint64_t next_id;
 	uint64_t may; /* for HELLO, as the next */
 	uint32_t flags;
+	bool keeps_stable; /* it leaves STABLE unanswered */
 	struct kr_hello_reply hello;
 	struct node_answer answers[NODE_ANSWERS_MAX];
 	size_t answer_count;
@@ -73,6 +74,10 @@ static inline void node_on_frame(struct kr_conn *conn, const struct kr_frame *fr
 	assert_int_equal(
 		kr_msg_decode(asked->type, false, frame->fields, frame->header.fields_length, &asked->msg, &arena), 0);
 	kr_arena_fini(&arena);
+	if (asked->type == KR_MSG_STABLE && !node->keeps_stable) {
+		asked->answered = true;
+		kr_conn_reply(conn, asked->type, asked->id, 0, 0, NULL, NULL, 0);
+	}
 }
 
 static inline void node_on_closed(struct kr_conn *conn, int err, const char *reason)

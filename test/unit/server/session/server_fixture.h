@@ -139,6 +139,30 @@ static inline uint64_t send_lease(struct node *node, const struct kr_fid *fid, u
 	return node_send(node, KR_MSG_LEASE, &msg);
 }
 
+/* FLUSH of TEXT, the bytes of FID up to SEQ, which a former FLUSH may have brought. */
+static inline void flush_text(struct node *node, const struct kr_fid *fid, uint64_t seq, const char *text)
+{
+	const struct kr_range extent = {0, strlen(text)};
+	struct kr_buf *buf = kr_buf_new(extent.length);
+	struct kr_slice slice = {.buf = buf, .length = extent.length};
+	struct kr_flush_request msg = {.file = *fid,
+		.flags = KR_FLUSH_INLINE | KR_FLUSH_RESEND,
+		.seq = seq,
+		.bytes = extent.length,
+		.mtime = {.sec = 1000000000},
+		.checksum = kr_checksum(text, extent.length),
+		.extents = {&extent, 1}};
+	struct node_answer *answer = &node->answers[node->answer_count++];
+
+	memcpy(buf->data, text, extent.length);
+	buf->length = extent.length;
+	*answer = (struct node_answer){.id = node->next_id++};
+	assert_int_equal(
+		kr_conn_request_as(node->conn, answer->id, 0, KR_MSG_FLUSH, &msg, &slice, 1, node_on_reply, answer), 0);
+	kr_buf_put(buf);
+	assert_int_equal(node_result(node, answer->id, NULL), 0);
+}
+
 /* The server has seen everything that the node sent before. */
 static inline void settle(struct node *node)
 {

@@ -60,9 +60,6 @@ static void who_flushes_may_take_its_time(void **state)
 			0);
 		a_moment_later(f, f->nodes[HONEST]);
 		assert_false(is_answered(f->nodes[HONEST], id));
-		for (size_t i = 0; i < f->nodes[HOSTILE]->asked_count; i++)
-			if (f->nodes[HOSTILE]->asked[i].type == KR_MSG_STABLE && !f->nodes[HOSTILE]->asked[i].answered)
-				node_reply(f->nodes[HOSTILE], &f->nodes[HOSTILE]->asked[i], NULL);
 	}
 	node_reply(f->nodes[HOSTILE], recall, NULL);
 	assert_int_equal(node_result(f->nodes[HONEST], id, NULL), 0);
@@ -123,7 +120,7 @@ static void try_all_on_secret(struct fixture *f)
 	REFUSED(node, REPARENT, reparent, .file = secret, .node = f->nodes[HONEST]->hello.node);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 1, .seq = UINT64_MAX);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 0, .seq = 1, .bytes = UINT64_MAX);
-	REFUSED(node, FLUSH, flush, .file = secret, .flags = 3, .seq = 1, .replay_round = UINT64_MAX);
+	REFUSED(node, FLUSH, flush, .file = secret, .flags = 3, .seq = 1);
 	REFUSED(node, FALLOCATE, fallocate, .cred = user, .file = secret, .length = 1);
 	REFUSED(node, SEEK, seek, .file = secret, .whence = SEEK_DATA);
 	REFUSED(node, COPY, copy, .cred = user, .from = secret, .to = own_file, .length = 1);
@@ -152,13 +149,8 @@ static void a_user_gets_nothing_of_others_files(void **state)
 static void what_is_reclaimed_without_having_been_there_gives_no_right(void **state)
 {
 	struct fixture *f = with_a_user(state);
-	struct kr_reclaim_request reclaim = {.file = secret_file,
-		.opens = 1,
-		.kinds = KR_LEASE_ALL,
-		.replay_first = 1,
-		.replay_last = 1,
-		.oldest = 1,
-		.newest = 1};
+	struct kr_reclaim_request reclaim = {
+		.file = secret_file, .opens = 1, .kinds = KR_LEASE_ALL, .first = 1, .last = 1, .resend = 1};
 	const union kr_any_msg *reply;
 	int err = node_call(f->nodes[HOSTILE], KR_MSG_RECLAIM, &reclaim, &reply);
 

@@ -1,5 +1,5 @@
 /* Heirs: who begins anew has what its last session had, and is not asked for that before it has said what it still
- * holds of it; but others do not wait for ever for one that never says so, or replays all the time.
+ * holds of it; but others do not wait for ever for one that never says so.
  */
 #include "test/unit/server/session/neglect_fixture.h"
 
@@ -134,12 +134,6 @@ static void but_no_longer_than_anybody_else(void **state)
 	assert_in_range(wait_beside(f, id, do_nothing, &fid, 20 * MOMENTS), MOMENTS, 2 * MOMENTS + SLACK);
 }
 
-static void answer_stable(struct node *node)
-{
-	while (node->conn && node_has_unanswered(&(struct node_wait){node, 0, KR_MSG_STABLE}))
-		node_reply(node, node_asked(node, KR_MSG_STABLE), NULL);
-}
-
 static unsigned turns;
 
 static void begin_to_inherit(struct node *node, const struct kr_fid *fid)
@@ -153,7 +147,6 @@ static void begin_to_inherit(struct node *node, const struct kr_fid *fid)
 
 static void recover_and_begin_anew(struct node *node, const struct kr_fid *fid)
 {
-	answer_stable(node);
 	if (++turns % (3 * 6) == 0) /* three lease times */
 		begin_to_inherit(node, fid);
 }
@@ -168,109 +161,6 @@ static void nor_if_it_recovers_for_long_again_and_again(void **state)
 	heir_of(f, &fid, &id);
 	turns = 0;
 	wait_beside(f, id, recover_and_begin_anew, &fid, (KR_SESSION_CLAIM_LEASES + 1) * MOMENTS + SLACK);
-}
-
-/* As if rounds of other files, which it replays, went in all the time. */
-static void replay(struct node *node, const struct kr_fid *fid)
-{
-	struct fixture *f = KR_CONTAINER_OF(node->loop, struct fixture, loop);
-	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
-
-	(void)fid;
-	if (session)
-		session->recovery.replayed_ns = kr_clock_ns();
-	answer_stable(node);
-}
-
-/* The honest one waits for a lease of an successor that has reclaimed it, and replays. */
-static void wait_for_replays(struct fixture *f, uint64_t sleep_ms)
-{
-	struct kr_fid fid = create_as(f->nodes[HOSTILE], "f", 0, KR_LEASE_WRITE);
-	const struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE, .opens = 1};
-	uint64_t id;
-
-	heir_of(f, &fid, NULL);
-	assert_int_equal(node_call(f->nodes[HOSTILE], KR_MSG_RECLAIM, &reclaim, NULL), 0);
-	id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
-	node_asked(f->nodes[HOSTILE], KR_MSG_RECALL);
-	move_clock(sleep_ms);
-	assert_in_range(wait_beside(f, id, replay, &fid, 20 * MOMENTS), (KR_SESSION_CLAIM_LEASES - 1) * MOMENTS,
-		(KR_SESSION_CLAIM_LEASES + 2) * MOMENTS + SLACK);
-}
-
-static void who_replays_may_take_its_time_but_not_for_ever(void **state)
-{
-	wait_for_replays(*state, 0);
-}
-
-/* Without data, as if it had been cut away since: taken nevertheless. */
-static void replay_nothing(struct node *node, const struct kr_fid *fid)
-{
-	static uint64_t number;
-
-	number++;
-
-	const struct kr_flush_request flush = {.file = *fid,
-		.flags = KR_FLUSH_INLINE | KR_FLUSH_REPLAY,
-		.seq = number,
-		.replay_round = (UINT64_C(1) << 40) + number,
-		.replay_order = number};
-
-	node->answer_count = 0;
-	if (node->conn && !node->closed)
-		assert_int_equal(node_call(node, KR_MSG_FLUSH, &flush, NULL), 0);
-	answer_stable(node);
-}
-
-/* The hostile node has begun anew, and replays something of a file of its own; what it holds of FID it has not said
- * yet. */
-static struct kr_fid heir_that_replays(struct fixture *f, struct kr_fid *ret_fid)
-{
-	struct node *node = f->nodes[HOSTILE];
-	struct kr_reclaim_request reclaim = {.replay_first = 1,
-		.replay_last = UINT64_C(1) << 20,
-		.oldest = UINT64_C(1) << 40,
-		.newest = UINT64_C(1) << 41,
-		.since = {.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1}};
-	const union kr_any_msg *reply;
-
-	*ret_fid = create_as(node, "f", 0, KR_LEASE_WRITE);
-	reclaim.file = create_as(node, "replayed", 0, 0);
-	heir_of(f, ret_fid, NULL);
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, &reply), 0);
-	assert_int_equal(reply->reclaim_reply.conflict, 0);
-	return reclaim.file;
-}
-
-/* It says for ever not what it still holds, so that it is not even asked for it. */
-static void nor_for_ever_while_it_has_not_said_what_it_holds(void **state)
-{
-	struct fixture *f = *state;
-	struct kr_fid fid, replayed = heir_that_replays(f, &fid);
-	uint64_t id = send_lease(f->nodes[HONEST], &fid, KR_LEASE_READ);
-
-	assert_in_range(wait_beside(f, id, replay_nothing, &replayed, 30 * MOMENTS),
-		(KR_SESSION_CLAIM_LEASES - 1) * MOMENTS, (KR_SESSION_CLAIM_LEASES + 2) * MOMENTS + SLACK);
-}
-
-/* ... but as long as nobody waits for that it is left in peace. */
-static void who_replays_for_long_what_nobody_waits_for_is_not_lost(void **state)
-{
-	struct fixture *f = *state;
-	struct kr_fid fid, replayed = heir_that_replays(f, &fid);
-
-	for (int moment = 0; moment < (KR_SESSION_CLAIM_LEASES + 3) * MOMENTS; moment++) {
-		if (moment % (MOMENTS / 6) == 0)
-			replay_nothing(f->nodes[HOSTILE], &replayed);
-		a_moment_later_both(f);
-	}
-	assert_int_equal(f->server.sessions->lost, 0);
-	recover(f->nodes[HOSTILE], &fid);
-}
-
-static void that_the_server_slept_does_not_shorten_it(void **state)
-{
-	wait_for_replays(*state, KR_SESSION_CLAIM_LEASES * LEASE_MS);
 }
 
 /* The lease is gone with the session: nobody waits for it any more. */
@@ -320,10 +210,6 @@ int main(void)
 		TEST(so_has_who_owed_it_in_a_former_session),
 		TEST(but_no_longer_than_anybody_else),
 		TEST(nor_if_it_recovers_for_long_again_and_again),
-		TEST(who_replays_may_take_its_time_but_not_for_ever),
-		TEST(nor_for_ever_while_it_has_not_said_what_it_holds),
-		TEST(who_replays_for_long_what_nobody_waits_for_is_not_lost),
-		TEST(that_the_server_slept_does_not_shorten_it),
 		TEST(who_has_inherited_no_lease_owes_none),
 	};
 

@@ -1,0 +1,97 @@
+/* Commits applied bytes: syncs files after rounds, tells their writers STABLE, and notes in the lease table which nodes
+ * are uncommitted (DESIGN, commit on share; leases/lease_table.h).
+ *
+ * A writer of a file is uncommitted from when a round with its bytes is applied, or from RECLAIM's `resend`, until it
+ * has answered STABLE for all of that.  It is *owed* while its bytes may be lost and come again: after a failed sync
+ * (UNSTABLE) or a start of the server (RECLAIM).  A FLUSH up to the owed number ends that.
+ * The entry of a session that has ended is node 0's, unless another session takes its place (leases.h).  Node 0 commits
+ * when a sync has succeeded: nobody has to hear of it.  If a sync has failed, the page cache alone may have such bytes.
+ * So the server writes the file's bytes again, and syncs, until that succeeds.
+ *
+ * Files whose sync failed, and has not succeeded since, stand in `failed` of the state directory before anybody is told.
+ * The next instance writes these again, and syncs them, before its grace period ends.
+ *
+ * Loop thread; the syncs run in libuv's pool.  A file is synced at once after a round; rounds that come during a sync
+ * are in the next one.  When many files wait, one syncfs serves all of them.
+ */
+#ifndef KR_SERVER_COMMIT_H
+#define KR_SERVER_COMMIT_H
+
+#include "common/base/list.h"
+#include "common/base/types.h"
+
+struct kr_data;
+struct kr_flush_part;
+struct kr_server;
+struct kr_session;
+struct kr_sfile;
+
+enum {
+	KR_COMMIT_PARALLEL = 4,    /* syncs at a time */
+	KR_COMMIT_MANY = 8,        /* more waiting files are synced together */
+	KR_COMMIT_TOGETHER = 4096, /* at most */
+	KR_COMMIT_RETRY_MS = 1000, /* between two tries to repair what a failed sync may have lost */
+};
+
+/* ERR: 0, or the negative errno of the sync.  Called from the loop, never from inside kr_commit_wait. */
+typedef void (*kr_commit_fn)(void *context, int err);
+
+/* A file's part, embedded in struct kr_sfile_data. */
+struct kr_commit {
+	struct kr_list writers; /* struct writer of commit.c */
+	struct kr_link writing; /* in kr_data.writing while there are writers */
+	struct kr_list waiters; /* struct waiter */
+	struct kr_link queued;  /* in the queue of files to sync; queued or running holds the file */
+	uint64_t applied;       /* the last round applied */
+	uint64_t good;          /* the last round known to be stable */
+	uint64_t lost;          /* rounds up to here, which ran when a sync failed, count as lost with it */
+	bool running;           /* a sync is under way */
+	bool again;             /* it is to be followed by another */
+	bool full;              /* the next one syncs metadata, too */
+	bool rewriting;         /* no round begins: the bytes are written again from the page cache */
+	bool failed;            /* what a failed sync may have lost is not repaired */
+	bool former;            /* ... of a former instance, and not tried yet */
+	struct kr_link failing; /* in kr_data.failing while `failed`; holds the file */
+	uint64_t retry_ns;
+};
+
+/* All that has been applied to FILE (and any other change made before this call) is on stable storage when FN runs.
+ * DATA_ONLY: fdatasync suffices.  FILE is kept alive meanwhile. */
+void kr_commit_wait(struct kr_sfile *file, bool data_only, kr_commit_fn fn, void *context);
+/* RECLAIM's `resend` (0: nothing): SESSION's node sends its bytes up to SEQ again.  Until then it is uncommitted. */
+void kr_commit_owe(struct kr_sfile *file, struct kr_session *session, uint64_t seq);
+/* Up to which number this instance remembers to have applied the journal NODE_ID to FILE, with no sync failed since;
+ * 0: nothing is known.  It is durable after a further kr_commit_wait that succeeds. */
+uint64_t kr_commit_applied_seq(const struct kr_sfile *file, const uint8_t node_id[16]);
+/* Whether each file whose sync failed in a former instance has been tried again.  What still fails is uncommitted, of
+ * node 0.  When that becomes true later, the flush room calls sessions->hooks.end_grace (which may be not due yet for
+ * other reasons). */
+bool kr_commit_recovered(const struct kr_data *data);
+/* The error of the failed sync whose losses SESSION's node has not sent again; 0: there is none. */
+int kr_commit_error(const struct kr_sfile *file, const struct kr_session *session);
+/* A change of FILE that is in no journal may be lost, since its sync failed: nobody else gets the file before the
+ * server has repaired it. */
+void kr_commit_lost_change(struct kr_sfile *file);
+/* FILE has neither name nor open: nobody needs its bytes. */
+void kr_commit_gone(struct kr_sfile *file);
+
+/* --- for the flush room ----------------------------------------------------------------------- */
+
+/* Opens the log of failed syncs of former instances.  0 or -errno with a reason. */
+int kr_commit_init(struct kr_data *data);
+/* Drops what is left, and its references to files. */
+void kr_commit_fini(struct kr_data *data);
+void kr_commit_file_init(struct kr_sfile *file);
+/* ROUND of FILE, with PART's bytes, is applied. */
+void kr_commit_applied(struct kr_sfile *file, const struct kr_flush_part *part, uint64_t round);
+/* A FLUSH of SESSION's node is refused: it does not owe its bytes any more. */
+void kr_commit_refused(struct kr_sfile *file, const struct kr_session *session);
+/* Whether SESSION's node is uncommitted, or would be without --commit=never. */
+bool kr_commit_is_writer(const struct kr_sfile *file, const struct kr_session *session);
+/* Tries failed files again. */
+void kr_commit_tick(struct kr_data *data, uint64_t now_ns);
+/* No sync is queued or under way. */
+bool kr_commit_idle(const struct kr_data *data);
+void kr_fsyncs_register(struct kr_data *data);
+
+#endif

@@ -1,0 +1,190 @@
+/* See failed_syncs.h. */
+#include "server/flush/failed_syncs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/hex.h"
+#include "common/base/log.h"
+#include "server/base/line_log.h"
+#include "server/base/server.h"
+
+static const char log_name[] = "failed";
+enum { LOG_MAX = 64 << 20 };
+
+struct failed_file {
+	struct kr_link link;
+	struct kr_fid fid;
+};
+
+struct failed_wait {
+	struct kr_link link;
+	void (*done)(void *context);
+	void *context;
+};
+
+struct write_job {
+	struct kr_job job;
+	struct kr_failed_syncs *failed;
+	struct kr_list waits;
+	struct kr_line_log text;
+	int err;
+};
+
+static struct failed_file *find(const struct kr_failed_syncs *failed, const struct kr_fid *fid)
+{
+	struct failed_file *file;
+
+	KR_LIST_FOR_EACH(file, &failed->files, link) {
+		if (kr_fid_equal(&file->fid, fid))
+			return file;
+	}
+	return NULL;
+}
+
+static void add(struct kr_failed_syncs *failed, const struct kr_fid *fid)
+{
+	struct failed_file *file = kr_xcalloc(1, sizeof(*file));
+
+	file->fid = *fid;
+	kr_list_append(&failed->files, &file->link);
+	failed->count++;
+}
+
+struct reading {
+	struct kr_failed_syncs *failed;
+	void (*fn)(void *context, const struct kr_fid *file);
+	void *context;
+};
+
+static void read_line(void *context, char *line)
+{
+	const struct reading *reading = context;
+	char hex[2 * KR_FID_MAX + 1];
+	struct kr_fid fid = {0};
+
+	if (sscanf(line, "file %304s", hex) != 1)
+		return;
+	fid.length = (uint8_t)kr_hex_parse(hex, fid.bytes, KR_FID_MAX);
+	if (!fid.length || find(reading->failed, &fid))
+		return;
+	add(reading->failed, &fid);
+	reading->fn(reading->context, &fid);
+}
+
+int kr_failed_syncs_open(struct kr_failed_syncs *failed, struct kr_server *server, int dir,
+	void (*fn)(void *context, const struct kr_fid *file), void *context)
+{
+	struct reading reading = {.failed = failed, .fn = fn, .context = context};
+
+	*failed = (struct kr_failed_syncs){.server = server, .dir = dir};
+	kr_list_init(&failed->files);
+	kr_list_init(&failed->waits);
+	return kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
+}
+
+void kr_failed_syncs_close(struct kr_failed_syncs *failed)
+{
+	struct kr_link *link;
+
+	if (!failed->server) /* never opened */
+		return;
+	while ((link = kr_list_pop(&failed->files)))
+		free(KR_LIST_ENTRY(link, struct failed_file, link));
+	while ((link = kr_list_pop(&failed->waits)))
+		free(KR_LIST_ENTRY(link, struct failed_wait, link));
+}
+
+static void run_write(struct kr_job *job)
+{
+	struct write_job *write = KR_CONTAINER_OF(job, struct write_job, job);
+
+	write->err = write->text.failed ?
+		-ENOMEM :
+		kr_write_file(write->failed->dir, log_name, write->text.bytes, write->text.length, 0600);
+}
+
+static void start_write(struct kr_failed_syncs *failed);
+
+static void written(struct kr_job *job)
+{
+	struct write_job *write = KR_CONTAINER_OF(job, struct write_job, job);
+	struct kr_failed_syncs *failed = write->failed;
+	struct kr_link *link;
+
+	failed->writing = false;
+	if (write->err)
+		kr_log_error("cannot write %s of the state directory, which tells what a failed sync may have lost: %s",
+			log_name, strerror(-write->err));
+	while ((link = kr_list_pop(&write->waits))) {
+		struct failed_wait *wait = KR_LIST_ENTRY(link, struct failed_wait, link);
+
+		wait->done(wait->context);
+		free(wait);
+	}
+	free(write->text.bytes);
+	free(write);
+	start_write(failed);
+}
+
+static void start_write(struct kr_failed_syncs *failed)
+{
+	const struct failed_file *file;
+	struct write_job *write;
+
+	if (failed->writing || !failed->changed)
+		return;
+	failed->writing = true;
+	failed->changed = false;
+	write = kr_xcalloc(1, sizeof(*write));
+	write->failed = failed;
+	kr_list_init(&write->waits);
+	kr_list_move(&failed->waits, &write->waits);
+	KR_LIST_FOR_EACH(file, &failed->files, link) {
+		char hex[2 * KR_FID_MAX + 1], line[KR_LINE_MAX];
+
+		kr_hex_format(file->fid.bytes, file->fid.length, hex);
+		snprintf(line, sizeof(line), "file %s", hex);
+		kr_line_log_add(&write->text, line);
+	}
+	kr_job_start(failed->server, &write->job, run_write, written);
+}
+
+void kr_failed_syncs_add(
+	struct kr_failed_syncs *failed, const struct kr_fid *file, void (*done)(void *context), void *context)
+{
+	struct failed_wait *wait;
+
+	if (!find(failed, file)) {
+		add(failed, file);
+		failed->changed = true;
+	} else if (!failed->changed && !failed->writing) {
+		done(context);
+		return;
+	} else {
+		failed->changed = true; /* what is being written may be of before */
+	}
+	wait = kr_xcalloc(1, sizeof(*wait));
+	*wait = (struct failed_wait){.done = done, .context = context};
+	kr_list_append(&failed->waits, &wait->link);
+	start_write(failed);
+}
+
+void kr_failed_syncs_remove(struct kr_failed_syncs *failed, const struct kr_fid *fid)
+{
+	struct failed_file *file = find(failed, fid);
+
+	if (!file)
+		return;
+	kr_list_remove(&file->link);
+	failed->count--;
+	free(file);
+	failed->changed = true;
+	start_write(failed);
+}
+
+bool kr_failed_syncs_busy(const struct kr_failed_syncs *failed)
+{
+	return failed->writing;
+}
