@@ -72,13 +72,11 @@ enum kr_fsync_flag {
 	KR_FSYNC_ALL = 15
 };
 
-/* Which bytes of a file are in conflict (RECLAIM): the unflushed ones, those to replay. */
-enum kr_conflict_part { KR_CONFLICT_DIRTY = 1, KR_CONFLICT_REPLAYS = 2, KR_CONFLICT_ALL = 3 };
 /* Lease kinds, a bit set: READ allows to cache and serve the data, WRITE to journal writes. */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
-enum { KR_RECLAIM_UNCOVERED = 4 };                 /* added to the kinds of RECLAIM */
-enum { KR_RECALL_GONE = 4 };                       /* added to the kinds of RECALL */
-enum { KR_HELLO_REPLAY = 1 };                      /* flag of HELLO */
-enum { KR_FLUSH_INLINE = 1, KR_FLUSH_REPLAY = 2 }; /* flags of FLUSH */
+enum { KR_RECLAIM_UNCOVERED = 4 };                     /* added to the kinds of RECLAIM */
+enum { KR_RECALL_GONE = 4 };                           /* added to the kinds of RECALL */
+enum { KR_HELLO_REPLAY = 1, KR_HELLO_POWER_LOST = 2 }; /* flags of HELLO */
+enum { KR_FLUSH_INLINE = 1, KR_FLUSH_RESEND = 2 };     /* flags of FLUSH */
 
 #endif
