@@ -56,7 +56,7 @@ static int open_journal(const char *path, int *ret_fd, struct kr_scan **ret_scan
 	if (*ret_fd < 0)
 		return kr_fail_errno(*ret_fd, "%s", path);
 	err = kr_scan_open(*ret_fd, &anybody, ret_scan);
-	if (err || local || (*ret_scan)->segment_count || (*ret_scan)->blank_count)
+	if (err || local || (*ret_scan)->segment_count || (*ret_scan)->blank_count || (*ret_scan)->refused)
 		return err;
 	kr_scan_free(*ret_scan);
 	return kr_fail(-ENOENT, "%s holds no journal (it should be what local= of the mount named)", path);

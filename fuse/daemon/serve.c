@@ -336,14 +336,12 @@ static int open_local(struct kr_serve *serve)
 	struct kr_journal_options journal = {.directory = kr_local_journal(mount->local),
 		.incarnation = kr_local_incarnation(mount->local),
 		.max = mount->options->journal_max,
-		.server_instance = facts->instance,
 		.on_space = on_journal_space,
 		.make_room = drop_cached,
 		.context = mount};
 	int err = kr_local_bind(mount->local, facts->export_id);
 
 	memcpy(journal.export_id, facts->export_id, sizeof(journal.export_id));
-	memcpy(journal.server_boot, facts->boot_id, sizeof(journal.server_boot));
 	memcpy(journal.node_id, kr_local_node_id(mount->local), sizeof(journal.node_id));
 	if (err == 0)
 		err = kr_journal_open(&journal, &serve->recovery, &mount->journal);
@@ -434,6 +432,7 @@ static int make(struct kr_serve *serve)
 	int err;
 
 	give_up_privileges();
+	mount->power_lost = kr_journal_lost_power(kr_local_journal(mount->local), NULL);
 	err = kr_loop_new(&mount->kr_loop);
 	if (err < 0)
 		return err;

@@ -190,9 +190,10 @@ struct kr_time kr_file_now(struct kr_mount *mount);
 
 /* --- for the flusher -------------------------------------------------------------------------- */
 
-/* Whether bytes may go to the server now (WRITE is held, or READ is being recalled; not fenced). If not, the lease is
- * asked for, and the flusher's `step` called when it is there. Loop thread. */
-bool kr_file_may_flush(struct kr_file *file);
+/* Whether bytes may go to the server now (WRITE is held, or READ is being recalled, or the node is OWING bytes to the
+ * server; not fenced). If not, the lease is asked for, and the flusher's `step` called when it is there. Loop thread.
+ */
+bool kr_file_may_flush(struct kr_file *file, bool owing);
 /* A flush of everything up to SEQ was applied, SENT are its extents: they leave `dirty`. Loop thread, lock not held. */
 void kr_file_flushed(
 	struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent);
@@ -202,9 +203,9 @@ void kr_file_flush_untaken(struct kr_file *file);
 /* A flush failed for good with ERR (the server's errno); the bytes stay dirty. Loop thread. */
 void kr_file_flush_failed(struct kr_file *file, int err);
 /* `dirty` (changed under the lock by the caller) was filled other than by a write here, or emptied without a flush:
- * rebuilt from the journal at mount, UNSTABLE, discarded. MTIME: of the last write; ERR: the errno to report to fsync
- * and close, 0: none. Any thread, lock not held. */
-void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err);
+ * rebuilt from the journal at mount, sent again, durable already, discarded. ERR: the errno to report to fsync and
+ * close, 0: none. Any thread, lock not held. */
+void kr_file_redirtied(struct kr_file *file, int err);
 
 /* The session is lost, and with it all leases; its RECALLs will not be answered.  Returns the lease kinds that RECLAIM
  * is to ask for.  Loop thread. */

@@ -66,7 +66,7 @@ void kr_file_flush_failed(struct kr_file *file, int err)
 	kr_file_step(file);
 }
 
-void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
+void kr_file_redirtied(struct kr_file *file, int err)
 {
 	pthread_mutex_lock(&file->lock);
 	if (kr_extent_map_empty(&file->dirty)) {
@@ -74,8 +74,6 @@ void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
 	} else {
 		kr_lease_state_dirtied(&file->holder, false);
 		file->written_seq = KR_MAX(file->written_seq, kr_extent_map_max_seq(&file->dirty));
-		if (kr_time_compare(mtime, file->mtime) > 0)
-			file->mtime = mtime;
 	}
 	if (err) {
 		file->error_count++;

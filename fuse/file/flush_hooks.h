@@ -25,9 +25,8 @@ struct kr_flush_hooks {
 	bool (*is_sending)(const struct kr_file *file);
 	/* The file's bytes can go nowhere: the file is gone, or its bytes are damaged.  Any lock. */
 	bool (*is_hopeless)(const struct kr_file *file);
-	/* The server's present boot lacks bytes that it has answered for, or a failed sync has lost some. */
-	bool (*is_unapplied)(struct kr_file *file);
-	/* Bytes must reach the server before a lease of the file is given back. */
+	/* Refused bytes are on their way once more, or the directory has to say first that they were refused: no lease
+	 * of the file is given back before. */
 	bool (*is_bound)(struct kr_file *file);
 	/* A lease of the file is about to be given back: bytes that were refused must be judged before they go again.
 	 */

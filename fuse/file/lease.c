@@ -167,13 +167,13 @@ void kr_lease_act(struct kr_file *file)
 	}
 }
 
-bool kr_file_may_flush(struct kr_file *file)
+bool kr_file_may_flush(struct kr_file *file, bool owing)
 {
 	bool may;
 
 	pthread_mutex_lock(&file->lock);
 	/* The flusher shall hear from the server, too, that the file is gone. */
-	may = (file->lease.gone || kr_lease_state_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
+	may = (owing || file->lease.gone || kr_lease_state_may_flush(&file->holder)) && !kr_mount_fenced(file->mount);
 	if (!may) {
 		kr_lease_state_retry(&file->holder);
 		file->lease.could_flush = false;

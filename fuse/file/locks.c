@@ -325,7 +325,8 @@ static void on_claimed(void *context, int err, const void *reply, struct kr_buf 
 	struct kr_file *file = claim->file;
 
 	(void)reply, (void)data;
-	if (err && err != -ECANCELED && file->locks) {
+	/* Without a connection nothing is decided: the next session claims it again. */
+	if (err && err != -ECONNRESET && err != -ECANCELED && file->locks) {
 		lost(file, &claim->lock);
 		claim->lock.kind = KR_LOCK_NONE;
 		kr_lock_table_note(&file->locks->held, &claim->lock);
@@ -348,8 +349,10 @@ static void claim(struct kr_file *file, const struct kr_lock *lock)
 
 	claim->file = kr_file_get(file);
 	claim->lock = *lock;
-	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM_LOCK, &request, NULL, 0, KR_RPC_EARLY | KR_RPC_HARD, on_claimed,
-		claim);
+	if (kr_rpc_direct(file->mount->rpc, KR_MSG_RECLAIM_LOCK, &request, on_claimed, claim) < 0) {
+		free(claim);
+		kr_file_put(file);
+	}
 }
 
 static bool holds_all(const struct kr_lock_table *held, const struct kr_lock *want)

@@ -94,8 +94,6 @@ static void on_query(struct kr_mount *mount, const struct kr_down *down, const v
 
 	(void)data;
 	if (file) {
-		if (file->mount->files->flush->is_unapplied(file)) /* its size and time have been there */
-			reply = (struct kr_query_reply){.dirty = 1, .mtime.sec = INT64_MIN};
 		pthread_mutex_lock(&file->lock);
 		if (!kr_extent_map_empty(&file->dirty))
 			reply = (struct kr_query_reply){

@@ -12,6 +12,7 @@
 #include "common/base/fail.h"
 #include "fuse/journal/sigbus_guard.h"
 #include "fuse/journal/journal_priv.h"
+#include "fuse/journal/journal_scan.h"
 
 #define JOURNAL_DEFAULT_MAX (UINT64_C(16) << 30)
 #define SEGMENT_DATA_MAX (UINT64_C(64) << 20)
@@ -124,28 +125,23 @@ void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_u
 	};
 }
 
-void kr_journal_set_server(struct kr_journal *journal, uint64_t instance)
-{
-	struct kr_segment *last;
-
-	pthread_mutex_lock(&journal->lock);
-	last = journal->active;
-	if (journal->options.server_instance != instance && last) {
-		journal->active = NULL;
-		kr_journal_retire(journal, last);
-	}
-	journal->options.server_instance = instance;
-	kr_journal_unlock(journal);
-}
-
 /* This machine's boot, to tell a lost power from a killed daemon; zeros when it cannot be had, which is one boot. */
-static void read_boot_id(const struct kr_journal_options *options, uint8_t ret_id[16])
+static void read_boot_id(const uint8_t *given, uint8_t ret_id[16])
 {
 	memset(ret_id, 0, 16);
-	if (options->node_boot)
-		memcpy(ret_id, options->node_boot, 16);
+	if (given)
+		memcpy(ret_id, given, 16);
 	else
 		(void)kr_boot_id(ret_id);
+}
+
+bool kr_journal_lost_power(const char *directory, const uint8_t *node_boot)
+{
+	KR_AUTO_FD int dir_fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	uint8_t boot[16];
+
+	read_boot_id(node_boot, boot);
+	return dir_fd >= 0 && kr_scan_lost_power(dir_fd, boot);
 }
 
 static int set_sizes(struct kr_journal *journal)
@@ -187,7 +183,7 @@ int kr_journal_open(
 	kr_list_init(&journal->condemned);
 	journal->next_seq = options->incarnation << 40 | 1;
 	journal->next_number = journal->next_file = 1;
-	read_boot_id(options, journal->node_boot);
+	read_boot_id(options->node_boot, journal->node_boot);
 	kr_sigbus_guard_install();
 	journal->dir_fd = open(options->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	err = journal->dir_fd < 0 ? kr_fail_errno(-errno, "%s", options->directory) : set_sizes(journal);
@@ -232,7 +228,7 @@ void kr_journal_free(struct kr_journal *journal)
 	}
 	while ((link = kr_list_pop(&journal->spares)) || (link = kr_list_pop(&journal->condemned)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), true);
-	(void)leave_clean(journal); /* else the next start has doubts after a reboot, no more */
+	(void)leave_clean(journal); /* else a reboot is a loss of power to the next start, no more */
 	while ((link = kr_list_pop(&journal->segments)))
 		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), false);
 	if (journal->dir_fd >= 0)

@@ -9,9 +9,9 @@
  * file's map before the next.  Then "everything up to seq S" means the same to the map, the server and a recovery.
  * Space: each byte of a record has holders (an extent of a dirty map, of a snapshot, of an applied round).  An append
  * makes the first one; kr_journal_hold adds, kr_journal_release takes away.  A record without a holder is dead, a
- * segment of dead records is free.
- * A record that cannot be marked, or an APPLIED that cannot be written, is no error of the file: the bytes may be sent
- * once more after a crash, which the server recognises by RECLAIM's applied_seq.
+ * segment of dead records is free.  Of what dies together the oldest dies first (KEEP in journal_format.h): release
+ * durable bytes with kr_journal_release_until or _map, applied rounds in their order.
+ * A record that cannot be marked is no error of the file: a start of the daemon finds it once more, with its data.
  */
 #ifndef KR_FUSE_JOURNAL_H
 #define KR_FUSE_JOURNAL_H
@@ -27,11 +27,9 @@ enum { KR_JOURNAL_APPEND_MAX = 1 << 20, KR_JOURNAL_SPARES = 4 };
 
 struct kr_journal_options {
 	const char *directory; /* exists */
-	uint8_t export_id[16]; /* zeros: not known yet, see kr_journal_set_export */
+	uint8_t export_id[16]; /* of the server's export */
 	uint8_t node_id[16];
 	uint64_t incarnation;     /* higher than at any former start on this directory */
-	uint64_t server_instance; /* of the server's process, 0: not known; see kr_journal_set_server */
-	uint8_t server_boot[16];  /* of its machine */
 	const uint8_t *node_boot; /* 16 bytes in place of this machine's boot id, for tests; NULL: that */
 	uint64_t max;             /* bytes; 0: a quarter of the free space, at most 16 GiB */
 	/* Called (any thread, no lock of the journal held) when space was freed after an append got -EAGAIN. */
@@ -53,20 +51,6 @@ struct kr_journal_file {
 struct kr_journal_file *kr_journal_file_new(const struct kr_fid *fid, const char *hint);
 void kr_journal_file_free(struct kr_journal_file *file);
 
-/* One applied round of a file that is not known to be stable: kept for a replay only, never read. */
-struct kr_applied {
-	struct kr_link link; /* in a list with ascending up_to */
-	uint64_t up_to, round;
-	uint8_t boot_id[16]; /* of the server's machine; zeros: of none, it is replayed as what a former one has lost */
-	uint64_t mark;       /* of its APPLIED record; 0: none */
-	uint64_t order, order_mark; /* the round that it was at first, and that record: replays go by it */
-	bool lost;                  /* by a failed sync, and not applied again since: its records are void */
-	bool before_claims; /* it was there when the session made its claims, and has not been applied again since */
-	struct kr_time mtime;
-	bool clear_suid;
-	struct kr_extent_map extents; /* holds the journal's bytes */
-};
-
 /* What is known of a file with refused bytes whose lease has been given back: UNCOVERED in journal_format.h. */
 struct kr_uncovered {
 	struct kr_fid fid;
@@ -78,14 +62,11 @@ struct kr_uncovered {
 struct kr_recovered_file {
 	struct kr_link link;
 	struct kr_journal_file *file; /* taken by writeback/recovery.c */
-	struct kr_extent_map dirty;   /* to be flushed */
-	struct kr_list applied;       /* struct kr_applied */
-	struct kr_time mtime;         /* of the last dirty write */
+	struct kr_extent_map dirty;   /* to be flushed; a former FLUSH may have applied any of it */
+	struct kr_time mtime;         /* of the last write among it */
 	bool clear_suid;
 	uint64_t max_seq;
-	bool vouched; /* power was lost: what is dirty counts only with the server's memory of this instance */
 	struct kr_uncovered uncovered; /* its dirty bytes are; up_to 0: they are not */
-	struct kr_extent_map doubtful; /* while the recovery runs: see DOUBT in journal_format.h */
 };
 /* Something that a recovery could not use. */
 struct kr_journal_damage {
@@ -102,19 +83,21 @@ struct kr_recovery {
 	struct kr_list damage;             /* struct kr_journal_damage */
 	uint64_t segments, records, bytes; /* read: segments, valid live records and their bytes */
 	uint64_t unfinished;               /* writes that were in flight when the daemon died */
-	bool power_lost;   /* some segment was written before this machine's last boot, which came unprepared */
-	uint64_t doubtful; /* bytes set aside because of that; each file's are in `damage` */
-	bool uncovered;    /* the directory says that bytes are, be it of files that are flushed since */
+	bool power_lost;                   /* POWER LOST in journal_format.h; see kr_journal_power_settled */
+	bool uncovered; /* the directory says that bytes are, be it of files that are flushed since */
 };
 void kr_recovery_fini(struct kr_recovery *recovery);
 
 /* Opens the directory's journal, reads what it holds into *RET_RECOVERY (the caller's, kr_recovery_fini) and goes on
  * with new segments.  Blocks.  The caller holds the local directory's lock: one process at a time.  -EINVAL: max too
- * small; -ENOMEM, or what the filesystem said.  Damage is not an error. */
+ * small; -EPROTO: live writes in format version 1; -ENOMEM, or what the filesystem said.  Damage is not an error. */
 int kr_journal_open(
 	const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal);
-/* From each further HELLO: the server's process is INSTANCE from now on. */
-void kr_journal_set_server(struct kr_journal *journal, uint64_t instance);
+/* What RECOVERY's power_lost of kr_journal_open would say, before it is called; NODE_BOOT as of the options.  Changes
+ * nothing, blocks.  False if there is no journal. */
+bool kr_journal_lost_power(const char *directory, const uint8_t *node_boot);
+/* After a loss of power: the server has judged all that the recovery found, so no later start need tell of it. */
+void kr_journal_power_settled(struct kr_journal *journal);
 /* Closes; removes free segments, syncs what is left in others.  Blocks.  No thread uses the journal any more. */
 void kr_journal_free(struct kr_journal *journal);
 
@@ -132,41 +115,17 @@ void kr_journal_try_again(struct kr_journal *journal);
 void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece);
 /* Fits kr_extent_fn: JOURNAL is the context. */
 void kr_journal_release(void *journal, const struct kr_extent *piece);
-/* Releases all pieces of MAP and empties it, the oldest writes first: killed in the middle, the journal never shows
- * older bytes below newer ones that are dead already. */
+/* Takes the pieces with a seq of at most SEQ out of MAP and releases them, the oldest writes first: killed in the
+ * middle, the journal never shows older bytes below newer ones that are dead already. */
+void kr_journal_release_until(struct kr_journal *journal, struct kr_extent_map *map, uint64_t seq);
+/* The same for all pieces. */
 void kr_journal_release_map(struct kr_journal *journal, struct kr_extent_map *map);
 /* Records that FILE was truncated to SIZE: nothing beyond comes back after a crash.  MAP: the file's dirty map, before
  * it is truncated itself. */
 void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map, uint64_t size);
 
-/* Records that FILE's writes up to UP_TO were applied in ROUND. Returns its mark, 0 when it could not be written. */
-uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,
-	const uint8_t boot_id[16]);
-/* The APPLIED record is void: its writes are stable (released already) or dirty again. */
-void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
-
-/* --- journal_applied.c --- */
-
-/* APPLIED has `up_to`: it was applied in ROUND of the boot BOOT_ID, now or, as a replay, once more. */
-void kr_journal_note_applied(struct kr_journal *journal, struct kr_journal_file *file, struct kr_applied *applied,
-	uint64_t round, const uint8_t boot_id[16]);
-/* Its APPLIED records are void. */
-void kr_journal_void_applied(struct kr_journal *journal, struct kr_applied *applied);
-/* The same until it is applied again, in the order that it had. */
-void kr_journal_lose_applied(struct kr_journal *journal, struct kr_applied *applied);
-/* No boot of the server has it any more: it is to be replayed in its order, and a start finds it so.  Of several the
- * latest first: killed in between, none is taken for applied because one that came after it is. */
-void kr_journal_unapply(struct kr_journal *journal, struct kr_applied *applied);
-/* Takes APPLIED out of its list, releases all that it holds, and frees it.  The writes die first: a state without
- * writes is nothing, writes without their state would be dirty again. */
-void kr_journal_drop_applied(struct kr_journal *journal, struct kr_applied *applied);
-/* The rounds of LIST (struct kr_applied) up to ROUND of the boot BOOT_ID are on the server's stable storage: drops
- * them, the oldest first; killed in the middle, the journal never has an older one to be replayed where a newer one is
- * gone. */
-void kr_journal_stable(struct kr_journal *journal, struct kr_list *list, uint64_t round, const uint8_t boot_id[16]);
-
 /* The damage that the recovery found has been seen: segments set aside for it go like any others once nothing of them
- * is needed; what is doubtful in them is dead. */
+ * is needed. */
 void kr_journal_discard_damage(struct kr_journal *journal);
 
 /* Reads bytes that have a holder: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.

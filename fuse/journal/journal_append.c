@@ -1,4 +1,4 @@
-/* The journal's appends: reservation, bytes, records (WRITING in journal_format.h), and the records of applied rounds.
+/* The journal's appends: reservation, bytes, records (WRITING in journal_format.h).
  *
  * Any thread; appends of different files run in parallel: the lock covers the reservation and the end, not the I/O.
  */
@@ -40,8 +40,7 @@ static uint32_t name_length(const struct kr_journal_file *file)
 	return 1u + file->fid.length + (uint32_t)(file->hint ? strlen(file->hint) : 0);
 }
 
-/* Places an append in SEGMENT; false: no room.  Some slots stay free for APPLIEDs, which must not fail for lack of
- * one. */
+/* Places an append in SEGMENT; false: no room. */
 static bool place(
 	struct kr_segment *segment, const struct kr_journal_file *file, size_t length, struct reservation *ret)
 {
@@ -56,8 +55,7 @@ static bool place(
 		end = ret->name_data + name_length(file);
 	}
 	ret->data = (uint32_t)align_up(end, length < KR_JOURNAL_ALIGN ? KR_JOURNAL_ALIGN_SMALL : KR_JOURNAL_ALIGN);
-	return ret->data + length <= segment->data_size &&
-		segment->used_slots + ret->slots <= segment->slot_count - segment->slot_count / 16;
+	return ret->data + length <= segment->data_size && segment->used_slots + ret->slots <= segment->slot_count;
 }
 
 /* Makes the next segment the active one; the old one may be free already.  The lock is held. */
@@ -373,32 +371,4 @@ int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file 
 	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
 	return append(journal, file, offset, data, length, mtime, clear_suid, true, ret_extent);
-}
-
-uint64_t kr_journal_applied(struct kr_journal *journal, struct kr_journal_file *file, uint64_t up_to, uint64_t round,
-	const uint8_t boot_id[16])
-{
-	struct kr_journal_record record = {
-		.type = KR_JOURNAL_APPLIED, .file = file->number, .up_to = up_to, .round = round};
-	struct kr_segment *segment;
-	uint32_t slot;
-
-	if (KR_FAULT("journal.applied"))
-		return 0;
-	memcpy(record.boot_id, boot_id, 16);
-	KR_SCOPED_LOCK(&journal->lock);
-	if ((!journal->active || journal->active->used_slots == journal->active->slot_count) &&
-		next_segment(journal) < 0)
-		return 0;
-	segment = journal->active;
-	slot = segment->used_slots++;
-	/* Past all data so far, so that places still ascend with the slots. */
-	segment->states[slot] = (struct kr_slot_state){.data = (uint32_t)segment->used_data};
-	kr_slot_hold(journal, segment, slot, 1);
-	record.seq = journal->next_seq++;
-	if (store_record(journal, segment, slot, &record) < 0) {
-		kr_slot_release(journal, segment, slot, 1);
-		return 0;
-	}
-	return segment->number << 32 | slot;
 }

@@ -56,9 +56,11 @@ static int open_file(int dir_fd, uint32_t pair, const char *suffix, uint64_t *re
 	return fd;
 }
 
-/* The copy that counts. */
-static bool read_header(const struct kr_scan_segment *segment, struct kr_journal_header *ret)
+/* Finds the header's copy that counts, and the slots. */
+static bool read_header(struct kr_scan_segment *segment, uint32_t version)
 {
+	struct kr_journal_header *header = &segment->header;
+	uint32_t there = 0;
 	bool found = false;
 
 	for (size_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY) {
@@ -67,13 +69,38 @@ static bool read_header(const struct kr_scan_segment *segment, struct kr_journal
 		if (at + sizeof(copy) > segment->index_length)
 			break;
 		memcpy(&copy, segment->index + at, sizeof(copy));
-		if (!kr_journal_header_good(&copy) || (found && copy.number <= ret->number))
+		if (!kr_journal_header_good(&copy, version) || (found && copy.number <= header->number))
 			continue;
-		*ret = copy;
+		*header = copy;
 		found = true;
 	}
-	return found && ret->number > 0 && ret->number <= INT32_MAX && ret->slots <= 1 << 20 &&
-		ret->data_size <= UINT32_MAX;
+	if (segment->index_length > KR_JOURNAL_HEADER_SIZE)
+		there = (uint32_t)((segment->index_length - KR_JOURNAL_HEADER_SIZE) / KR_JOURNAL_RECORD_SIZE);
+	segment->slot_count = KR_MIN(header->slots, there);
+	segment->slots = (const void *)(segment->index + KR_JOURNAL_HEADER_SIZE);
+	return found && header->number > 0 && header->number <= INT32_MAX && header->slots <= 1 << 20 &&
+		header->data_size <= UINT32_MAX;
+}
+
+/* Whether a record may be live; the data is not looked at. */
+static bool has_bytes(const struct kr_scan_segment *segment)
+{
+	enum { OLD_APPLIED = 3 }; /* VERSION 1 in journal_format.h */
+
+	for (uint32_t slot = 0; slot < segment->slot_count; slot++) {
+		const struct kr_journal_record *record = &segment->slots[slot];
+		uint32_t kept;
+
+		if (record->check == 0 || record->check == kr_journal_record_check(record, segment->header.old_salt))
+			continue;
+		if (record->check != kr_journal_record_check(record, segment->header.salt))
+			return true;
+		if (record->type == KR_JOURNAL_NAME || (record->type == OLD_APPLIED && segment->header.version == 1))
+			continue;
+		if (!kr_journal_kept(record, record->length, &kept) || kept > 0)
+			return true;
+	}
+	return segment->slot_count < segment->header.slots;
 }
 
 static int add_blank(struct kr_scan *scan, uint32_t pair)
@@ -118,16 +145,15 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 	*segment = (struct kr_scan_segment){.pair = pair, .data_fd = -1};
 	err = map_index(scan, segment);
 	segment->data_fd = open_file(scan->dir_fd, pair, "data", &segment->data_length);
-	if (err == 0 && read_header(segment, &segment->header)) {
-		uint32_t there = 0;
-
-		if (segment->index_length > KR_JOURNAL_HEADER_SIZE)
-			there = (uint32_t)((segment->index_length - KR_JOURNAL_HEADER_SIZE) / KR_JOURNAL_RECORD_SIZE);
-		segment->slot_count = KR_MIN(segment->header.slots, there);
-		segment->slots = (const void *)(segment->index + KR_JOURNAL_HEADER_SIZE);
+	if (err == 0 && read_header(segment, KR_JOURNAL_VERSION))
 		return 1;
-	}
-	if (err == -ENOENT ||
+	if (err == 0 && read_header(segment, 1)) {
+		scan->old_bytes |= has_bytes(segment);
+		if (has_bytes(segment))
+			refuse(scan, pair, "only the former version of kairan that wrote its bytes can send them");
+		else
+			err = add_blank(scan, pair);
+	} else if (err == -ENOENT ||
 		(err == 0 && (segment->index_length > 0 || segment->data_length == 0) &&
 			is_zero(segment->index, segment->index_length))) {
 		if (segment->data_length > 0)
@@ -258,4 +284,34 @@ int kr_scan_open_segments(struct kr_scan *scan, const struct kr_scan_owner *owne
 	scan->next_pair = count ? pairs[count - 1] + 1 : 1;
 	choose_segments(scan, owner);
 	return 0;
+}
+
+bool kr_scan_clean(int dir_fd, uint8_t ret_boot[16])
+{
+	KR_AUTO_FREE char *text = NULL;
+	size_t length;
+
+	if (kr_read_file(dir_fd, KR_JOURNAL_CLEAN, 16, &text, &length) < 0 || length != 16)
+		return false;
+	memcpy(ret_boot, text, 16);
+	return true;
+}
+
+bool kr_scan_lost_power(int dir_fd, const uint8_t node_boot[16])
+{
+	static const struct kr_scan_owner anybody;
+	struct kr_scan *scan = kr_scan_new(dir_fd);
+	uint8_t clean_boot[16];
+	const bool clean = kr_scan_clean(dir_fd, clean_boot);
+	bool lost = false;
+
+	(void)kr_scan_open_segments(scan, &anybody); /* what cannot be read says nothing */
+	for (uint32_t i = 0; i < scan->segment_count; i++) {
+		const uint8_t *then = scan->segments[i].header.node_boot;
+
+		lost |= memcmp(then, node_boot, 16) != 0 && !(clean && memcmp(then, clean_boot, 16) == 0) &&
+			has_bytes(&scan->segments[i]);
+	}
+	kr_scan_free(scan);
+	return lost;
 }

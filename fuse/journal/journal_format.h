@@ -1,4 +1,4 @@
-/* The journal on disk, version 1: this file is the specification, and journal*.c are made from it.
+/* The journal on disk, version 2: this file is the specification, and journal*.c are made from it.
  *
  * LAYOUT.  A journal is a directory of segments.  Segment k is a pair of files, "k.index" and "k.data" (k: eight hex
  * digits).  Names say only which two files belong together; the age of a segment is the `number` in its header.  Other
@@ -14,6 +14,10 @@
  * refuses a segment without a valid copy, of another export or of another node's journal.  It reports a refused
  * segment, but does not read its records, and never writes or deletes it.  A reader ignores unknown compatible flags.
  *
+ * VERSION 1 had a third type of record, APPLIED (3), and a header field where `reserved` begins now.  Its replays kept an
+ * order that version 2 cannot keep.  So a start fails, and says what to do, if a segment of version 1 has a slot that is
+ * neither empty, dead, a leftover, a NAME nor an APPLIED.  Other segments of version 1 are removed.
+ *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
  *   NAME     gives local file number `file` its identity: `length` bytes at `data` hold u8 length of the fid, the fid,
@@ -23,10 +27,6 @@
  *   WRITE    `length` bytes at `data`, written to `file` at `offset` at time `mtime_ns`.  At most
  *            KR_JOURNAL_RECORD_MAX; a longer write is several records with consecutive seq and adjacent data. The data
  *            of a NAME or WRITE lies behind that of every earlier slot of the segment.
- *   APPLIED  the server applied writes of `file` in round `round` of its boot `boot_id`: those with seq up to `up_to`
- *            and after the last APPLIED before.  Of several with one `up_to` the last counts (others were replayed).
- *            The first says in which order: replays go by its round.  A `boot_id` of zeros is of no boot: the record
- *            tells the order alone.
  *
  * A record is valid if and only if all of these hold.  Its slot's `check` is not 0 and equals XXH3-64 of its bytes
  * 16..63 with the header's salt as the seed (0 is written as 1).  Its numbers are possible: type known; seq 1 to
@@ -38,8 +38,13 @@
  *   else                    low 32 bits: n + 1, where only the first n bytes of a WRITE count (a truncate); n = 0: the
  *                           record is dead.  High 32 bits: the low half of XXH3-64 of (check, low 32 bits).
  * Any other value is damage.  The node marks a record dead when its bytes are overwritten, or on the server's stable
- * storage, or discarded.  The node marks an APPLIED dead after all the writes that it speaks of.  So no record ever
- * says that another is void, and a segment whose records are all dead can go, whatever the order.
+ * storage and the node has heard so, or discarded.  Of the writes of one file that die together, older ones die first: a
+ * start never finds older bytes below newer ones that are dead already.  No record ever says that another is void, so a
+ * segment whose records are all dead can go, whatever the order.
+ *
+ * MEANING.  Each live WRITE is sent to the server again after a start of the daemon.  It may have been applied before,
+ * and may even be durable, if the daemon died before it marked the record.  Nobody else has acted on bytes that the node
+ * has not heard to be durable (commit on share), so sending them again is right, in any order of files.
  *
  * WRITING. 1.  Under the lock, the writer reserves the place in k.data, the slots and the seqs. 2.  The writer writes
  * the data with pwrite. 3.  The writer stores the slots' bytes 16..63, then, as one store each, `check`: the record is
@@ -52,13 +57,11 @@
  * 1. (Of two sound copies with one number the first counts.) Then the start removes `clean` and syncs the directory,
  * before it changes anything else.
  *
- * DOUBT.  After a loss of power an old record may be there without the newer ones that covered it.  Its APPLIED and its
- * mark of death may be missing too; nothing in the journal tells.  The server remembers what it applied (applied_seq in
- * RECLAIM), as long as its process lives.  So one kind of segment counts only if server_instance is that of the server
- * now: a segment that an earlier boot of this machine used (node_boot), where `clean` does not hold that boot.  Else
- * its live WRITEs are doubtful: the node sets them aside like damage, and never sends them.  Exempt are only those of
- * which an APPLIED says that the server's present boot has them.  The node does not send these either, because only
- * another boot wants them.  A segment is used under one instance: a new instance begins a new segment.
+ * POWER LOST.  A segment with live WRITEs, or with damage, has the node_boot of another boot of this machine, and
+ * `clean` does not hold that boot: the machine lost power.  Records and marks of death may be missing, also those of
+ * newer bytes which covered what is there; nothing in the journal tells.  So the node is late (HELLO's POWER_LOST), and
+ * the server judges all that the journal has.  When that is done (RECLAIM_DONE), the node writes its own node_boot into
+ * all headers, as above: from then on a killed daemon is no more than that.
  *
  * UNCOVERED.  The file `uncovered` lists the files with dirty bytes that the server refused, and whose lease the node
  * has given back since.  Other nodes may have written newer bytes.  The file is text: the line "uncovered 1", then one
@@ -69,8 +72,7 @@
  * bytes are gone, or under a lease again.  The removal may come later, or not before the next start.  So a line counts
  * if and only if dirty bytes of the file with that seq or a lower one are there.  Then all dirty bytes of the file are
  * late since that moment, and the node sends them only when the server has judged them (RECLAIM).  If any part of the
- * text cannot be read, all files are late since their last write.  A reader that ignores the text takes all for
- * ordinary dirty bytes; unless the server's process was lost, that is the same.
+ * text cannot be read, all files are late since their last write.
  *
  * REUSE.  The writer uses a free segment again (and keeps at most KR_JOURNAL_SPARES).  It sets all slots to 0; then
  * header copy 0, then copy 1 get a new number and a new salt, and keep the old salt in `old_salt`.  A slot that is
@@ -101,7 +103,7 @@
 #include <stdint.h>
 
 enum {
-	KR_JOURNAL_VERSION = 1,
+	KR_JOURNAL_VERSION = 2,
 	KR_JOURNAL_HEADER_SIZE = 4096,
 	KR_JOURNAL_HEADER_COPY = 2048,
 	KR_JOURNAL_RECORD_SIZE = 64,
@@ -112,7 +114,7 @@ enum {
 };
 #define KR_JOURNAL_MAGIC UINT64_C(0x314a4e415249414b) /* "KAIRANJ1" */
 
-enum kr_journal_record_type { KR_JOURNAL_NAME = 1, KR_JOURNAL_WRITE = 2, KR_JOURNAL_APPLIED = 3 };
+enum kr_journal_record_type { KR_JOURNAL_NAME = 1, KR_JOURNAL_WRITE = 2 };
 /* Of a WRITE: the writer lacked the privilege to keep set-id bits. */
 enum kr_journal_record_flag { KR_JOURNAL_CLEAR_SUID = 1 };
 
@@ -124,12 +126,11 @@ struct kr_journal_header {
 	uint32_t slots;
 	uint64_t number; /* ascending with each use of any segment */
 	uint64_t salt, old_salt;
-	uint64_t data_size;       /* no record's data goes beyond */
-	uint8_t export_id[16];    /* of the server's export */
-	uint8_t node_id[16];      /* of the local directory */
-	uint8_t node_boot[16];    /* this machine's boot when this use began */
-	uint64_t server_instance; /* of the server process when this use began; 0: not known */
-	uint64_t reserved[3];
+	uint64_t data_size;    /* no record's data goes beyond */
+	uint8_t export_id[16]; /* of the server's export */
+	uint8_t node_id[16];   /* of the local directory */
+	uint8_t node_boot[16]; /* this machine's boot when this use began; see also WRITING */
+	uint64_t reserved[4];
 	uint64_t check; /* XXH3-64 of all before */
 };
 static_assert(sizeof(struct kr_journal_header) == 144, "on-disk size");
@@ -143,19 +144,11 @@ struct kr_journal_record {
 	uint8_t type;
 	uint8_t flags;
 	uint16_t zero;
-	union {
-		struct {                 /* NAME, WRITE */
-			uint64_t offset; /* 0 in NAME */
-			uint32_t length;
-			uint32_t data;       /* where in k.data */
-			uint64_t data_check; /* XXH3-64 of the data */
-			int64_t mtime_ns;    /* since the epoch; 0 in NAME */
-		};
-		struct { /* APPLIED */
-			uint64_t up_to, round;
-			uint8_t boot_id[16];
-		};
-	};
+	uint64_t offset; /* 0 in NAME */
+	uint32_t length;
+	uint32_t data;       /* where in k.data */
+	uint64_t data_check; /* XXH3-64 of the data */
+	int64_t mtime_ns;    /* since the epoch; 0 in NAME */
 };
 static_assert(sizeof(struct kr_journal_record) == KR_JOURNAL_RECORD_SIZE, "on-disk size");
 static_assert(offsetof(struct kr_journal_record, seq) == 16, "check covers the rest");

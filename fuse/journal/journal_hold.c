@@ -113,7 +113,7 @@ static void for_each_slot(struct kr_journal *journal, const struct kr_extent *pi
 		const struct kr_slot_state state = segment->states[slot];
 		uint32_t bytes;
 
-		if (state.length == 0) /* an APPLIED between */
+		if (state.length == 0) /* a damaged one between */
 			continue;
 		assert(place >= state.data && place - state.data < state.length);
 		bytes = state.length - (place - state.data);
@@ -163,16 +163,21 @@ static int compare_seq(const void *a, const void *b)
 	return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-void kr_journal_release_map(struct kr_journal *journal, struct kr_extent_map *map)
+void kr_journal_release_until(struct kr_journal *journal, struct kr_extent_map *map, uint64_t seq)
 {
 	struct pieces pieces = {.list = kr_xcalloc(map->count + 1, sizeof(*pieces.list))};
 
-	kr_extent_map_for_each(map, collect_piece, &pieces);
+	kr_extent_map_drop_until(map, seq, collect_piece, &pieces);
 	qsort(pieces.list, pieces.count, sizeof(*pieces.list), compare_seq);
 	for (size_t i = 0; i < pieces.count; i++)
 		kr_journal_release(journal, &pieces.list[i]);
 	free(pieces.list);
-	kr_extent_map_fini(map);
+}
+
+void kr_journal_release_map(struct kr_journal *journal, struct kr_extent_map *map)
+{
+	(void)KR_FAULT("journal.stable");
+	kr_journal_release_until(journal, map, UINT64_MAX);
 }
 
 struct cut {
@@ -221,24 +226,6 @@ void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map
 
 	KR_SCOPED_LOCK(&journal->lock);
 	kr_extent_map_for_each(map, trim_extent, &trim);
-}
-
-void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark)
-{
-	KR_SCOPED_LOCK(&journal->lock);
-	kr_slot_hold(journal, kr_journal_segment(journal, mark >> 32), (uint32_t)mark, 1);
-}
-
-void kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
-{
-	struct kr_segment *segment;
-
-	if (mark == 0 || KR_FAULT("journal.stable"))
-		return;
-	pthread_mutex_lock(&journal->lock);
-	segment = kr_journal_segment(journal, mark >> 32);
-	kr_slot_release(journal, segment, (uint32_t)mark, 1);
-	kr_journal_unlock(journal);
 }
 
 /* Whether good bytes of a damaged segment have not gone their way yet. */

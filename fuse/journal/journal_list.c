@@ -61,11 +61,6 @@ static void print_ref(const struct kr_scan *scan, const struct kr_scan_ref *ref,
 		if (ref->kind == KR_SCAN_GOOD && kept != record.length)
 			fprintf(out, " (cut to %u)", kept);
 		break;
-	case KR_JOURNAL_APPLIED:
-		fprintf(out, " APPLIED");
-		print_name(scan, record.file, out);
-		fprintf(out, " up to %" PRIu64 " in round %" PRIu64, record.up_to, record.round);
-		break;
 	default:
 		break;
 	}
@@ -91,7 +86,6 @@ void kr_scan_dump(const struct kr_scan *scan, bool all, FILE *out)
 /* What is live of one file. */
 struct tally {
 	uint64_t records, bytes, end;
-	bool applied;
 };
 
 /* By the index in scan->names; owned. */
@@ -110,10 +104,6 @@ static struct tally *tally_files(const struct kr_scan *scan)
 		if (scan->refs[i].kind != KR_SCAN_GOOD || record.type == KR_JOURNAL_NAME || !name)
 			continue;
 		tally = &tallies[name - scan->names];
-		if (record.type == KR_JOURNAL_APPLIED) {
-			tally->applied = true;
-			continue;
-		}
 		tally->records++;
 		tally->bytes += kept;
 		tally->end = KR_MAX(tally->end, record.offset + kept);
@@ -130,11 +120,10 @@ static void print_files(const struct kr_scan *scan, FILE *out)
 
 		if (tally->records == 0)
 			continue;
-		fputs("unflushed:", out);
+		fputs("not known to be durable at the server:", out);
 		print_name(scan, scan->names[i].number, out);
-		fprintf(out, ": %" PRIu64 " bytes in %" PRIu64 " writes, up to offset %" PRIu64 "%s\n", tally->bytes,
-			tally->records, tally->end,
-			tally->applied ? ", some of them applied at the server already" : "");
+		fprintf(out, ": %" PRIu64 " bytes in %" PRIu64 " writes, up to offset %" PRIu64 "\n", tally->bytes,
+			tally->records, tally->end);
 	}
 	free(tallies);
 }

@@ -13,17 +13,17 @@
 
 /* What the writer knows of a slot without looking at the disk. */
 struct kr_slot_state {
-	uint32_t data,
-		length; /* of the record's bytes in k.data; an APPLIED's `data` is where the next record begins */
-	uint32_t held;  /* bytes times holders; an APPLIED: 1; a dead record, a NAME: 0 */
-	bool name;      /* a NAME: its data stays as long as the segment */
-	bool unmarked;  /* dead, but the disk did not take the mark: the same, since a start will look at it */
+	uint32_t data, length; /* of the record's bytes in k.data; length 0: damaged, of unknown place */
+	uint32_t held;         /* bytes times holders; a dead record, a NAME: 0 */
+	bool name;             /* a NAME: its data stays as long as the segment */
+	bool unmarked;         /* dead, but the disk did not take the mark: the same, since a start will look at it */
 };
 
 /* A pair of files in use, or a spare one. */
 struct kr_segment {
-	struct kr_link link; /* in journal->segments by number, or journal->spares */
-	uint32_t pair;       /* k of the file names */
+	struct kr_link link;             /* in journal->segments by number, or journal->spares */
+	uint32_t pair;                   /* k of the file names */
+	struct kr_journal_header header; /* as on the disk */
 	uint64_t number, salt;
 	int data_fd;
 	uint8_t *map; /* k.index */
@@ -39,11 +39,11 @@ struct kr_segment {
 	uint32_t in_flight; /* appends between reservation and end; the reclaimer at work */
 	bool unsynced;      /* a sync of it has failed, once and for all: unknown is what of it is on the
 			     * disk.  The reclaimer's own, and the end's */
-	bool set_aside;     /* has damage or doubtful records: the files stay, and do not count against max */
+	bool set_aside;     /* has damage: the files stay, and do not count against max */
 	bool lends_name;    /* set aside because a damaged segment lives on a NAME in this one */
 };
 
-/* position = segment number << 32 | place in k.data; mark = segment number << 32 | slot. */
+/* position = segment number << 32 | place in k.data. */
 struct kr_journal {
 	int dir_fd;
 	struct kr_journal_options options;
@@ -106,20 +106,13 @@ void kr_journal_unlock(struct kr_journal *journal);
 
 /* --- journal_hold.c; caller holds the lock, but for the last --- */
 
-/* Of a position or a mark that is held, so it exists. */
+/* Of a position that is held, so it exists. */
 struct kr_segment *kr_journal_segment(struct kr_journal *journal, uint64_t number);
 /* The slot whose data PLACE lies in. */
 uint32_t kr_segment_slot(const struct kr_segment *segment, uint32_t place);
 void kr_slot_hold(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
 /* The segment may be gone afterwards. */
 void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
-/* One more holder for a mark. */
-void kr_journal_hold_mark(struct kr_journal *journal, uint64_t mark);
-
-/* --- journal_pinned.c --- */
-struct kr_scan;
-/* Sets `lends_name` of SEGMENTS, which are by the scan's index.  0 or -ENOMEM. */
-int kr_journal_find_pinned(const struct kr_scan *scan, struct kr_segment *const *segments);
 
 /* --- journal_recover.c --- */
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery);

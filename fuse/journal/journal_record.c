@@ -17,10 +17,9 @@ void kr_journal_header_seal(struct kr_journal_header *header)
 	header->check = kr_checksum(header, offsetof(struct kr_journal_header, check));
 }
 
-bool kr_journal_header_good(const struct kr_journal_header *header)
+bool kr_journal_header_good(const struct kr_journal_header *header, uint32_t version)
 {
-	return header->magic == KR_JOURNAL_MAGIC && header->version == KR_JOURNAL_VERSION &&
-		header->incompatible == 0 &&
+	return header->magic == KR_JOURNAL_MAGIC && header->version == version && header->incompatible == 0 &&
 		header->check == kr_checksum(header, offsetof(struct kr_journal_header, check));
 }
 

@@ -8,9 +8,9 @@
 
 #include "fuse/journal/journal_format.h"
 
-/* Sets the header's check, or says whether it is right (with magic, version and incompatible flags). */
+/* Sets the header's check, or says whether it is right (with magic, VERSION and incompatible flags). */
 void kr_journal_header_seal(struct kr_journal_header *header);
-bool kr_journal_header_good(const struct kr_journal_header *header);
+bool kr_journal_header_good(const struct kr_journal_header *header, uint32_t version);
 
 /* The check that RECORD ought to have; never 0. */
 uint64_t kr_journal_record_check(const struct kr_journal_record *record, uint64_t salt);

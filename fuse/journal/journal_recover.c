@@ -1,13 +1,11 @@
 /* The start of a journal: what the scan found becomes files with extents, and segments with holders again.
  *
  * Nothing on the disk changes before everything has been read.  Then: what `clean` vouches for is taken over into this
- * boot, before the mark goes; records that newer ones cover completely, and states of writes that are gone, are marked
- * dead; dead undamaged segments become spares.  Killed between any two of these steps, the next start finds the same.
+ * boot, before the mark goes; records that newer ones cover completely are marked dead; dead undamaged segments become
+ * spares.  Killed between any two of these steps, the next start finds the same.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,20 +15,9 @@
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static void applied_free(struct kr_applied *applied)
-{
-	kr_extent_map_fini(&applied->extents);
-	free(applied);
-}
-
 static void recovered_free(struct kr_recovered_file *file)
 {
-	struct kr_link *link;
-
-	while ((link = kr_list_pop(&file->applied)))
-		applied_free(KR_LIST_ENTRY(link, struct kr_applied, link));
 	kr_extent_map_fini(&file->dirty);
-	kr_extent_map_fini(&file->doubtful);
 	kr_journal_file_free(file->file);
 	free(file);
 }
@@ -71,9 +58,7 @@ static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, stru
 	file = calloc(1, sizeof(*file));
 	if (!file)
 		return kr_fail(-ENOMEM, "no memory to recover the journal");
-	kr_list_init(&file->applied);
 	kr_extent_map_init(&file->dirty);
-	kr_extent_map_init(&file->doubtful);
 	kr_list_append(&r->recovery->files, &file->link);
 	file->file = kr_journal_file_new(&name->fid, name->hint);
 	if (!file->file)
@@ -113,91 +98,6 @@ static uint64_t segment_number(const struct kr_rebuild *r, const struct kr_scan_
 	return r->scan->segments[ref->segment].header.number;
 }
 
-/* In the order of up_to; of several with the same the last one counts, in the first one's order. */
-static int take_applied(struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
-{
-	struct kr_recovered_file *file = file_of(r, record->file);
-	struct kr_applied *other, *applied;
-	struct kr_link *before;
-
-	if (!file)
-		return 0;
-	applied = calloc(1, sizeof(*applied));
-	if (!applied)
-		return kr_fail(-ENOMEM, "no memory to recover the journal");
-	applied->up_to = record->up_to;
-	applied->round = record->round;
-	memcpy(applied->boot_id, record->boot_id, 16);
-	applied->mark = applied->order_mark = segment_number(r, ref) << 32 | ref->slot;
-	applied->order = record->round;
-	kr_extent_map_init(&applied->extents);
-	before = &file->applied.head;
-	KR_LIST_FOR_EACH(other, &file->applied, link) {
-		if (other->up_to < applied->up_to)
-			continue;
-		before = &other->link;
-		break;
-	}
-	kr_list_insert_before(before, &applied->link);
-	if (before != &file->applied.head && other->up_to == applied->up_to) {
-		applied->order = other->order;
-		applied->order_mark = other->order_mark;
-		kr_list_remove(&other->link);
-		applied_free(other);
-	}
-	return 0;
-}
-
-static bool before_this_boot(const struct kr_rebuild *r, uint32_t segment)
-{
-	const uint8_t *then = r->scan->segments[segment].header.node_boot;
-
-	return memcmp(then, r->journal->node_boot, 16) != 0 && !(r->clean && memcmp(then, r->clean_boot, 16) == 0);
-}
-
-static int find_doubts(struct kr_rebuild *r)
-{
-	uint64_t now = r->journal->options.server_instance;
-
-	r->doubt = calloc(r->scan->segment_count + 1, sizeof(bool));
-	r->has_doubtful = calloc(r->scan->segment_count + 1, sizeof(bool));
-	if (!r->doubt || !r->has_doubtful)
-		return kr_fail(-ENOMEM, "no memory to recover the journal");
-	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		uint64_t then = r->scan->segments[i].header.server_instance;
-
-		r->recovery->power_lost |= before_this_boot(r, i);
-		r->doubt[i] = before_this_boot(r, i) && (then == 0 || then != now);
-	}
-	return 0;
-}
-
-/* Where the write SEQ of FILE belongs: an applied round, or (NULL) what is dirty. */
-static struct kr_applied *applied_of(struct kr_recovered_file *file, uint64_t seq)
-{
-	struct kr_applied *applied;
-
-	KR_LIST_FOR_EACH(applied, &file->applied, link)
-		if (seq <= applied->up_to)
-			return applied;
-	return NULL;
-}
-
-/* Doubtful, unless the server's present boot is known to have it: then no replay ever sends it. */
-static bool is_doubtful(const struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_applied *applied)
-{
-	return r->doubt[ref->segment] &&
-		!(applied && memcmp(applied->boot_id, r->journal->options.server_boot, 16) == 0);
-}
-
-/* Never older bytes where newer ones were acknowledged. */
-static int take_out(struct kr_recovered_file *file, struct kr_extent_map *map, const struct kr_journal_record *record)
-{
-	int err = kr_extent_map_remove(map, record->offset, record->length, NULL, NULL);
-
-	return err ? err : kr_extent_map_remove(&file->doubtful, record->offset, record->length, NULL, NULL);
-}
-
 static struct kr_time time_of(int64_t mtime_ns)
 {
 	int64_t sec = mtime_ns / (int64_t)KR_NS_PER_S, ns = mtime_ns % (int64_t)KR_NS_PER_S;
@@ -213,29 +113,20 @@ static int take_write(
 	struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record, uint32_t kept)
 {
 	struct kr_recovered_file *file = file_of(r, record->file);
-	struct kr_applied *applied = file ? applied_of(file, record->seq) : NULL;
-	struct kr_extent_map *map = applied ? &applied->extents : file ? &file->dirty : NULL;
 	struct kr_extent extent = {record->offset, kept, segment_number(r, ref) << 32 | record->data, record->seq};
-	int err;
 
 	if (!file) /* reported by the scan */
 		return 0;
-	if (ref->kind == KR_SCAN_BAD_DATA)
-		return take_out(file, map, record);
+	if (ref->kind == KR_SCAN_BAD_DATA) /* never older bytes where newer ones were acknowledged */
+		return kr_extent_map_remove(&file->dirty, record->offset, record->length, NULL, NULL);
 	r->recovery->records++;
-	if (is_doubtful(r, ref, applied)) {
-		r->has_doubtful[ref->segment] = true;
-		return kr_extent_map_insert(&file->doubtful, &extent, NULL, NULL);
-	}
-	*(applied ? &applied->mtime : &file->mtime) = time_of(record->mtime_ns);
-	*(applied ? &applied->clear_suid : &file->clear_suid) |= record->flags & KR_JOURNAL_CLEAR_SUID;
+	file->mtime = time_of(record->mtime_ns);
+	file->clear_suid |= record->flags & KR_JOURNAL_CLEAR_SUID;
 	file->max_seq = record->seq;
-	file->vouched |= !applied && before_this_boot(r, ref->segment);
-	err = kr_extent_map_remove(&file->doubtful, record->offset, kept, NULL, NULL);
-	return err ? err : kr_extent_map_insert(map, &extent, NULL, NULL);
+	return kr_extent_map_insert(&file->dirty, &extent, NULL, NULL);
 }
 
-static int take_records(struct kr_rebuild *r, bool writes)
+static int take_writes(struct kr_rebuild *r)
 {
 	int err = 0;
 
@@ -247,10 +138,8 @@ static int take_records(struct kr_rebuild *r, bool writes)
 		if (ref->kind != KR_SCAN_GOOD && ref->kind != KR_SCAN_BAD_DATA)
 			continue;
 		kr_scan_record(r->scan, ref, &record, &kept);
-		if (writes && record.type == KR_JOURNAL_WRITE)
+		if (record.type == KR_JOURNAL_WRITE)
 			err = take_write(r, ref, &record, kept);
-		else if (!writes && record.type == KR_JOURNAL_APPLIED && ref->kind == KR_SCAN_GOOD)
-			err = take_applied(r, ref, &record);
 	}
 	return err;
 }
@@ -269,8 +158,7 @@ static void fill_states(struct kr_rebuild *r)
 		if (ref->kind == KR_SCAN_BAD_RECORD)
 			continue;
 		kr_scan_record(r->scan, ref, &record, &kept);
-		if (record.type != KR_JOURNAL_APPLIED &&
-			(uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
+		if ((uint64_t)record.data + record.length <= r->scan->segments[ref->segment].data_length)
 			r->segments[ref->segment]->states[ref->slot] = (struct kr_slot_state){.data = record.data,
 				.length = record.length,
 				.name = record.type == KR_JOURNAL_NAME && ref->kind == KR_SCAN_GOOD};
@@ -290,6 +178,51 @@ static void finish_states(struct kr_segment *segment, bool set_aside)
 	}
 	segment->used_slots = segment->slot_count;
 	segment->set_aside = set_aside;
+}
+
+/* The index in scan->names of what REF is of; -1: it needs no name.  *RET_NAMES: it is a sound NAME itself. */
+static ssize_t name_of(const struct kr_scan *scan, const struct kr_scan_ref *ref, bool *ret_names)
+{
+	const struct kr_scan_name *name;
+	struct kr_journal_record record;
+	uint32_t kept;
+
+	if (ref->kind == KR_SCAN_BAD_RECORD || (ref->kind == KR_SCAN_DEAD && !scan->segments[ref->segment].damaged))
+		return -1;
+	kr_scan_record(scan, ref, &record, &kept);
+	*ret_names = ref->kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_NAME;
+	name = kr_scan_name(scan, record.file);
+	return name ? name - scan->names : -1;
+}
+
+/* Every segment names the files whose writes it has.  Such a NAME may be damaged.  Then the file can still be known from
+ * another segment's NAME: the first such segment stays as long as the damage does, also when none of its own writes is
+ * needed any more.  Without it the next start would find bytes that belong to no file. */
+static int find_lenders(struct kr_rebuild *r)
+{
+	const struct kr_scan *scan = r->scan;
+	KR_AUTO_FREE uint32_t *named_in = calloc(scan->name_count + 1, sizeof(*named_in)); /* segment + 1 */
+	KR_AUTO_FREE bool *wanted = calloc(scan->name_count + 1, sizeof(*wanted));
+	bool names;
+	ssize_t at;
+
+	if (!named_in || !wanted)
+		return kr_fail(-ENOMEM, "no memory to recover the journal");
+	for (size_t i = 0; i < scan->ref_count; i++) { /* a segment's NAMEs come before its writes */
+		at = name_of(scan, &scan->refs[i], &names);
+		if (at >= 0 && names)
+			named_in[at] = scan->refs[i].segment + 1;
+		else if (at >= 0)
+			wanted[at] |= named_in[at] != scan->refs[i].segment + 1;
+	}
+	for (size_t i = 0; i < scan->ref_count; i++) {
+		at = name_of(scan, &scan->refs[i], &names);
+		if (at < 0 || !names || !wanted[at])
+			continue;
+		r->segments[scan->refs[i].segment]->lends_name = true;
+		wanted[at] = false;
+	}
+	return 0;
 }
 
 /* Opens all segments, with the states of their slots; no record has a holder yet. */
@@ -318,13 +251,12 @@ static int reopen_segments(struct kr_rebuild *r)
 		kr_list_insert_before(before, &segment->link);
 		r->journal->segment_count++;
 	}
-	err = kr_journal_find_pinned(r->scan, r->segments);
+	err = find_lenders(r);
 	if (err)
 		return err;
 	fill_states(r);
 	for (uint32_t i = 0; i < r->scan->segment_count; i++) {
-		finish_states(r->segments[i],
-			r->scan->segments[i].damaged || r->has_doubtful[i] || r->segments[i]->lends_name);
+		finish_states(r->segments[i], r->scan->segments[i].damaged || r->segments[i]->lends_name);
 		*(r->segments[i]->set_aside ? &r->journal->set_aside : &r->journal->used) +=
 			kr_segment_cost(r->segments[i]);
 	}
@@ -333,7 +265,6 @@ static int reopen_segments(struct kr_rebuild *r)
 
 struct stamp {
 	struct kr_segment *segment;
-	const struct kr_journal_header *header;
 	uint64_t at;
 };
 
@@ -341,26 +272,32 @@ static void store_copy(void *context)
 {
 	const struct stamp *stamp = context;
 
-	memcpy(stamp->segment->map + stamp->at, stamp->header, sizeof(*stamp->header));
+	memcpy(stamp->segment->map + stamp->at, &stamp->segment->header, sizeof(stamp->segment->header));
 	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Killed in between, the first copy is the new one, or torn, and the second still the old. What the disk does not take
- * is doubted more. */
-static void reopen_take_over(struct kr_rebuild *r)
+/* Segments of FROM_BOOT (NULL: of any) are of this one now.  Killed in between, the first copy is the new one, or torn,
+ * and the second still the old.  What the disk does not take is of a former boot still. */
+static void take_over(struct kr_journal *journal, const uint8_t *from_boot)
 {
-	for (uint32_t i = 0; r->clean && i < r->scan->segment_count; i++) {
-		struct kr_journal_header header = r->scan->segments[i].header;
+	struct kr_segment *segment;
 
-		if (memcmp(header.node_boot, r->clean_boot, 16) != 0)
+	KR_LIST_FOR_EACH(segment, &journal->segments, link) {
+		if (from_boot && memcmp(segment->header.node_boot, from_boot, 16) != 0)
 			continue;
-		memcpy(header.node_boot, r->journal->node_boot, 16);
-		kr_journal_header_seal(&header);
+		memcpy(segment->header.node_boot, journal->node_boot, 16);
+		kr_journal_header_seal(&segment->header);
 		for (uint64_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY)
-			if (kr_segment_store(r->journal, r->segments[i], at, sizeof(header), store_copy,
-				    &(struct stamp){r->segments[i], &header, at}) < 0)
+			if (kr_segment_store(journal, segment, at, sizeof(segment->header), store_copy,
+				    &(struct stamp){segment, at}) < 0)
 				break;
 	}
+}
+
+void kr_journal_power_settled(struct kr_journal *journal)
+{
+	KR_SCOPED_LOCK(&journal->lock);
+	take_over(journal, NULL);
 }
 
 static void hold_extent(void *journal, const struct kr_extent *piece)
@@ -368,61 +305,19 @@ static void hold_extent(void *journal, const struct kr_extent *piece)
 	kr_journal_hold(journal, piece);
 }
 
-static void note_doubtful(struct kr_recovery *recovery, const struct kr_recovered_file *file)
-{
-	const struct kr_extent_map *map = &file->doubtful;
-	struct kr_journal_damage *damage;
-
-	if (kr_extent_map_empty(map))
-		return;
-	damage = kr_xcalloc(1, sizeof(*damage));
-	damage->fid = file->file->fid;
-	damage->length = kr_extent_map_end(map);
-	if (asprintf(&damage->text,
-		    "%" PRIu64 " bytes of %s, before offset %" PRIu64 ", were written before this machine lost "
-		    "power, and the server cannot tell whether it has them or newer ones: they are set aside",
-		    map->bytes, file->file->hint ? file->file->hint : "a file", damage->length) < 0)
-		damage->text = kr_xstrdup("doubtful bytes of a file");
-	kr_list_append(&recovery->damage, &damage->link);
-	recovery->doubtful += map->bytes;
-}
-
-/* Every extent of the files holds its records.  Rounds whose writes are all gone are nothing any more: their marks stay
- * without a holder. */
+/* Every extent of the files holds its records. */
 static void reopen_hold(struct kr_rebuild *r)
 {
-	struct kr_recovered_file *file, *next_file;
-	struct kr_applied *applied, *next;
+	struct kr_recovered_file *file, *next;
 
-	KR_LIST_FOR_EACH_SAFE(file, next_file, &r->recovery->files, link) {
-		KR_LIST_FOR_EACH_SAFE(applied, next, &file->applied, link) {
-			if (kr_extent_map_empty(&applied->extents)) {
-				kr_list_remove(&applied->link);
-				applied_free(applied);
-				continue;
-			}
-			kr_extent_map_for_each(&applied->extents, hold_extent, r->journal);
-			kr_journal_hold_mark(r->journal, applied->mark);
-			if (applied->order_mark != applied->mark)
-				kr_journal_hold_mark(r->journal, applied->order_mark);
-			r->recovery->bytes += applied->extents.bytes;
-		}
-		note_doubtful(r->recovery, file);
+	KR_LIST_FOR_EACH_SAFE(file, next, &r->recovery->files, link) {
 		kr_extent_map_for_each(&file->dirty, hold_extent, r->journal);
 		r->recovery->bytes += file->dirty.bytes;
-		if (kr_extent_map_empty(&file->dirty) && kr_list_empty(&file->applied)) {
+		if (kr_extent_map_empty(&file->dirty)) {
 			kr_list_remove(&file->link);
 			recovered_free(file);
 		}
 	}
-}
-
-/* Whether the record is to be marked dead: it has no holder, and is not set aside as doubtful. */
-static bool is_dead(const struct kr_rebuild *r, const struct kr_scan_ref *ref, const struct kr_journal_record *record)
-{
-	if (record->type == KR_JOURNAL_NAME || r->segments[ref->segment]->states[ref->slot].held > 0)
-		return false;
-	return !r->doubt[ref->segment];
 }
 
 /* Good records without a holder are dead; single wrong bits are put right; segments without a live record are free. */
@@ -437,7 +332,7 @@ static void reopen_retire(struct kr_rebuild *r)
 		if (ref->kind != KR_SCAN_GOOD)
 			continue;
 		kr_scan_record(r->scan, ref, &record, &kept);
-		if (is_dead(r, ref, &record))
+		if (record.type == KR_JOURNAL_WRITE && segment->states[ref->slot].held == 0)
 			record.keep = kr_journal_keep(record.check, 0);
 		else if (record.keep != 0 && record.keep != kr_journal_keep(record.check, kept))
 			record.keep = kept == record.length ? 0 : kr_journal_keep(record.check, kept);
@@ -496,17 +391,6 @@ static void take_damage(struct kr_rebuild *r)
 	r->recovery->segments = r->scan->segment_count;
 }
 
-static void read_clean(struct kr_rebuild *r)
-{
-	KR_AUTO_FREE char *text = NULL;
-	size_t length;
-
-	if (kr_read_file(r->journal->dir_fd, KR_JOURNAL_CLEAN, 16, &text, &length) < 0 || length != 16)
-		return;
-	r->clean = true;
-	memcpy(r->clean_boot, text, 16);
-}
-
 /* Durably, before the first change: it would vouch for that too. */
 static int forget_clean(struct kr_journal *journal)
 {
@@ -521,20 +405,26 @@ static int rebuild_all(struct kr_rebuild *r)
 	int err = make_files(r);
 
 	if (err == 0)
-		err = find_doubts(r);
-	if (err == 0)
-		err = take_records(r, false);
-	if (err == 0)
-		err = take_records(r, true);
+		err = take_writes(r);
 	if (err == 0)
 		err = reopen_segments(r);
 	return err;
+}
+
+static int refuse_old(const struct kr_journal *journal)
+{
+	return kr_fail(-EPROTO,
+		"%s has bytes that a former version of kairan has journaled: mount once more with that version, which "
+		"sends them, or remove the directory to give them up",
+		journal->options.directory);
 }
 
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 {
 	struct kr_rebuild r = {.journal = journal, .recovery = recovery};
 	struct kr_scan_owner owner;
+	uint8_t clean_boot[16];
+	bool clean;
 	int err;
 
 	*recovery = (struct kr_recovery){0};
@@ -546,10 +436,12 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 	err = kr_scan_open(journal->dir_fd, &owner, &r.scan);
 	if (err)
 		return err;
-	read_clean(&r);
-	err = rebuild_all(&r);
+	clean = kr_scan_clean(journal->dir_fd, clean_boot);
+	recovery->power_lost = kr_scan_lost_power(journal->dir_fd, journal->node_boot);
+	err = r.scan->old_bytes ? refuse_old(journal) : rebuild_all(&r);
 	if (err == 0) {
-		reopen_take_over(&r);
+		if (clean)
+			take_over(journal, clean_boot);
 		err = forget_clean(journal);
 	}
 	if (err == 0) {
@@ -564,8 +456,6 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 	kr_scan_free(r.scan);
 	kr_table_fini(&r.by_fid);
 	free(r.segments);
-	free(r.doubt);
-	free(r.has_doubtful);
 	free(r.by_name);
 	free(r.files);
 	return err;

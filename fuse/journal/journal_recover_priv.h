@@ -21,10 +21,6 @@ struct kr_rebuild {
 	struct kr_rebuilt *files;
 	size_t file_count;
 	struct kr_table by_fid;
-	bool *doubt;            /* by the scan's index: its records are doubtful (DOUBT in journal_format.h) */
-	bool *has_doubtful;     /* ... and there is one */
-	bool clean;             /* the last daemon on this journal ended in peace ... */
-	uint8_t clean_boot[16]; /* ... in this boot of the machine */
 };
 
 /* NULL: the journal has nothing of it. */

@@ -37,7 +37,7 @@ static bool in_bounds(const struct kr_journal_record *record)
 {
 	if (record->seq == 0 || record->seq > INT64_MAX || record->file == 0 || record->file == UINT32_MAX)
 		return false;
-	return record->type == KR_JOURNAL_APPLIED || record->type == KR_JOURNAL_NAME ||
+	return record->type == KR_JOURNAL_NAME ||
 		(record->type == KR_JOURNAL_WRITE && record->offset <= (uint64_t)INT64_MAX - record->length);
 }
 
@@ -64,13 +64,11 @@ static enum kr_scan_kind classify(
 	scan->repaired += repaired;
 	if (!in_bounds(&record))
 		return KR_SCAN_BAD_RECORD;
-	if (!kr_journal_kept(&record, record.type == KR_JOURNAL_APPLIED ? 1 : record.length, &kept))
+	if (!kr_journal_kept(&record, record.length, &kept))
 		return KR_SCAN_BAD_DATA;
 	if (kept == 0)
 		return KR_SCAN_DEAD;
-	if (record.type != KR_JOURNAL_APPLIED && !data_good(segment, &record, buffer))
-		return KR_SCAN_BAD_DATA;
-	return KR_SCAN_GOOD;
+	return data_good(segment, &record, buffer) ? KR_SCAN_GOOD : KR_SCAN_BAD_DATA;
 }
 
 void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, struct kr_journal_record *ret_record,
@@ -82,7 +80,7 @@ void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, s
 	*ret_record = segment->slots[ref->slot];
 	*ret_kept = 0;
 	sound_slot(&segment->header, ret_record, &repaired);
-	kr_journal_kept(ret_record, ret_record->type == KR_JOURNAL_APPLIED ? 1 : ret_record->length, ret_kept);
+	kr_journal_kept(ret_record, ret_record->length, ret_kept);
 }
 
 static int add_ref(struct kr_scan *scan, const struct kr_scan_ref *ref)
@@ -276,8 +274,8 @@ static void report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 		damage->offset = record.offset;
 		damage->length = record.length;
 	} else {
-		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: %s of file %u", what, segment->pair,
-			ref->slot, record.type == KR_JOURNAL_NAME ? "the name" : "a state", record.file);
+		damage = kr_scan_add_damage(scan, "%s in segment %08x, record %u: the name of file %u", what,
+			segment->pair, ref->slot, record.file);
 	}
 	damage->torn_tail = tail;
 	if (!tail)
@@ -289,8 +287,6 @@ static void report(struct kr_scan *scan, const struct kr_scan_ref *ref)
 /* Data of later slots lies behind that of earlier ones and within the file's bounds; *END: of the data so far. */
 static bool in_order(const struct kr_scan_segment *segment, const struct kr_journal_record *record, uint64_t *end)
 {
-	if (record->type == KR_JOURNAL_APPLIED)
-		return true;
 	if (record->data < *end || record->length == 0 || record->length > KR_JOURNAL_RECORD_MAX ||
 		(uint64_t)record->data + record->length > segment->header.data_size)
 		return false;
@@ -379,14 +375,20 @@ static int scan_all(struct kr_scan *scan, const struct kr_scan_owner *owner)
 	return 0;
 }
 
-int kr_scan_open(int dir_fd, const struct kr_scan_owner *owner, struct kr_scan **ret_scan)
+struct kr_scan *kr_scan_new(int dir_fd)
 {
 	struct kr_scan *scan = kr_xcalloc(1, sizeof(*scan));
-	int err;
 
 	scan->dir_fd = dir_fd;
 	kr_list_init(&scan->damage);
-	err = scan_all(scan, owner);
+	return scan;
+}
+
+int kr_scan_open(int dir_fd, const struct kr_scan_owner *owner, struct kr_scan **ret_scan)
+{
+	struct kr_scan *scan = kr_scan_new(dir_fd);
+	int err = scan_all(scan, owner);
+
 	if (err)
 		kr_scan_free(scan);
 	else

@@ -57,10 +57,11 @@ struct kr_scan {
 	size_t ref_count, ref_capacity;
 	struct kr_scan_name *names; /* ascending by number, the newest of each */
 	size_t name_count;
-	uint32_t *blank_pairs; /* files that were never begun, or whose removal was interrupted */
+	uint32_t *blank_pairs; /* files that were never begun, or whose removal was interrupted, or of version 1 */
 	size_t blank_count;
 	uint32_t next_pair; /* above all that exist */
 	uint64_t unfinished, refused, repaired;
+	bool old_bytes;        /* among the refused: of version 1 */
 	struct kr_list damage; /* struct kr_journal_damage */
 };
 
@@ -77,6 +78,12 @@ void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, s
 	uint32_t *ret_kept);
 /* The file of a number; NULL: no NAME has it. */
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number);
+
+/* --- journal_files.c ---- */
+/* Whether the last daemon ended in peace, and in which boot of the machine. */
+bool kr_scan_clean(int dir_fd, uint8_t ret_boot[16]);
+/* POWER LOST in journal_format.h, where the machine's boot is NODE_BOOT now.  Does not read the records' data. */
+bool kr_scan_lost_power(int dir_fd, const uint8_t node_boot[16]);
 
 /* --- journal_list.c ------------------------------------------------------------------------- */
 /* Prints each segment and record (ALL: dead ones too). */

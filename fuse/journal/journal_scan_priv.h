@@ -9,7 +9,9 @@
 int kr_scan_open_segments(struct kr_scan *scan, const struct kr_scan_owner *owner);
 void kr_scan_close_segment(struct kr_scan_segment *segment);
 
-/* --- journal_scan.c ------------------------------------------------------------------------------ */
+/* --- journal_scan.c -------------------------------------------------------------------------------- */
+/* With nothing read; kr_scan_free. */
+struct kr_scan *kr_scan_new(int dir_fd);
 /* Adds to what is wrong; borrowed until the scan is freed. */
 struct kr_journal_damage *kr_scan_add_damage(struct kr_scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

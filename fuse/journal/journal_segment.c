@@ -125,7 +125,6 @@ static int write_header(struct kr_journal *journal, struct kr_segment *segment)
 		.salt = random_salt(),
 		.old_salt = segment->salt,
 		.data_size = segment->data_size,
-		.server_instance = journal->options.server_instance,
 	};
 
 	memcpy(header.export_id, journal->options.export_id, 16);
@@ -136,6 +135,7 @@ static int write_header(struct kr_journal *journal, struct kr_segment *segment)
 	err = kr_segment_store(journal, segment, 0,
 		KR_JOURNAL_HEADER_SIZE + (size_t)segment->used_slots * KR_JOURNAL_RECORD_SIZE, store_header,
 		&(struct heading){segment, &header});
+	segment->header = header;
 	segment->number = header.number;
 	segment->salt = header.salt;
 	return err;
@@ -268,6 +268,7 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 	if (!segment)
 		return kr_fail(-ENOMEM, "no memory for a journal segment");
 	segment->number = header->number;
+	segment->header = *header;
 	segment->salt = header->salt;
 	segment->data_size = header->data_size;
 	index_fd = open_pair_file(journal, pair, "index", 0);

@@ -336,12 +336,29 @@ struct setattr_op {
 	struct kr_setattr_request msg;
 	struct kr_file *file; /* NULL: no program of this node has it open */
 	struct kr_file_waiter waiter;
-	uint64_t size;   /* UINT64_MAX: not set */
-	uint64_t behind; /* the FLUSH behind which SETATTR went out without waiting for its reply; 0: none */
-	bool waited;     /* for a FLUSH: the op goes behind one only if it can go out at once, and only once */
+	uint64_t size;       /* UINT64_MAX: not set */
+	uint64_t behind;     /* the FLUSH behind which SETATTR went out without waiting for its reply; 0: none */
+	uint64_t generation; /* kr_files_generation when it was sent */
+	bool waited;         /* for a FLUSH: the op goes behind one only if it can go out at once, and only once */
 };
 
 static void step_setattr(struct kr_op *op);
+
+/* What was written before must not undo it when it is sent again. */
+static void note_set(const struct setattr_op *setattr, const struct kr_attr *attr)
+{
+	const uint32_t valid = setattr->msg.valid;
+
+	kr_flush_attributes_set(
+		setattr->file, valid & (SET_SIZE | SET_MTIME | SET_MTIME_NOW) ? &attr->mtime : NULL, valid & SET_MODE);
+}
+
+/* Whether what was written before may have been sent again while SETATTR was on its way, and have undone it. */
+static bool is_undone(const struct setattr_op *setattr)
+{
+	return setattr->file && setattr->size == UINT64_MAX &&
+		setattr->generation != kr_files_generation(setattr->op.mount->files);
+}
 
 /* Whether the server has done it, after the FLUSH behind which it went out.  It does not go behind a FLUSH twice. */
 static bool in_order(struct setattr_op *setattr, int err)
@@ -350,6 +367,8 @@ static bool in_order(struct setattr_op *setattr, int err)
 
 	setattr->behind = 0;
 	setattr->msg.valid &= ~(uint32_t)SET_BEHIND;
+	if (err == 0 && is_undone(setattr))
+		return false;
 	return !behind || (err != -EAGAIN && (err || kr_flush_was_taken(setattr->file, behind)));
 }
 
@@ -363,6 +382,8 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 		attr = ((const struct kr_setattr_reply *)message)->attr;
 	if (setattr->file) {
 		kr_file_after_change(setattr->file, err, setattr->size, err ? NULL : &attr);
+		if (err == 0)
+			note_set(setattr, &attr);
 		if (err == 0)
 			kr_file_overlay_attr(setattr->file, kr_clock_ns(), true, &attr);
 	}
@@ -378,6 +399,12 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 	kr_op_free(op);
 }
 
+static void send_setattr(struct setattr_op *setattr)
+{
+	setattr->generation = kr_files_generation(setattr->op.mount->files);
+	kr_op_send(&setattr->op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
+}
+
 /* A SETATTR that changes no bytes goes out right behind the FLUSH that must precede it, which spares a round trip. */
 static void send_behind(struct setattr_op *setattr)
 {
@@ -388,7 +415,7 @@ static void send_behind(struct setattr_op *setattr)
 	if (!setattr->behind)
 		return;
 	setattr->msg.valid |= SET_BEHIND;
-	kr_op_send(&setattr->op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
+	send_setattr(setattr);
 }
 
 static void step_setattr(struct kr_op *op)
@@ -407,7 +434,7 @@ static void step_setattr(struct kr_op *op)
 	else if (err < 0)
 		kr_op_reply_err(op, err);
 	else
-		kr_op_send(op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
+		send_setattr(setattr);
 }
 
 static void wake_setattr(struct kr_waiter *waiter)

@@ -69,8 +69,6 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 
 		if (err)
 			return err;
-		if (kr_extent_map_empty(&file->dirty))
-			file->flush->clean_seq = extent.seq - 1;
 		err = kr_extent_map_insert(&file->dirty, &extent, kr_journal_release, journal);
 		if (err) {
 			kr_journal_release(journal, &extent);

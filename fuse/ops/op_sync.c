@@ -35,7 +35,7 @@ static bool is_applied(struct sync_op *sync)
 {
 	struct kr_file *file = sync->file_op.file;
 
-	if (sync->fsync && (kr_flush_is_unapplied(file)))
+	if (sync->fsync && kr_flush_is_unstable(file->flush))
 		return false;
 	KR_SCOPED_LOCK(&file->lock);
 	return kr_extent_map_empty(&file->dirty) || (sync->begun && file->flushed_seq >= sync->seq);

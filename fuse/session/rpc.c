@@ -229,10 +229,9 @@ static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 	free(msg);
 }
 
-static bool may_go(const struct kr_rpc *rpc, const struct kr_call *call)
+static bool may_go(const struct kr_rpc *rpc)
 {
-	return rpc->conn &&
-		(rpc->gate == KR_RPC_OPEN || (rpc->gate == KR_RPC_EARLY_ONLY && (call->flags & KR_RPC_EARLY)));
+	return rpc->conn && rpc->gate == KR_RPC_OPEN;
 }
 
 static void send_waiting(struct kr_rpc *rpc)
@@ -240,7 +239,7 @@ static void send_waiting(struct kr_rpc *rpc)
 	struct kr_call *call;
 
 	KR_LIST_FOR_EACH(call, &rpc->calls, link)
-		if (!call->on_wire && may_go(rpc, call))
+		if (!call->on_wire && may_go(rpc))
 			transmit(rpc, call);
 }
 
@@ -289,7 +288,7 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
 	if (rpc->hooks)
 		call->change = rpc->hooks->begun(rpc->mount, call->type, call->fields.bytes, call->fields.length);
-	if (may_go(rpc, call))
+	if (may_go(rpc))
 		transmit(rpc, call);
 	return call->id;
 }
@@ -393,11 +392,10 @@ void kr_rpc_connection_lost(struct kr_rpc *rpc)
 	}
 }
 
-void kr_rpc_open_early(struct kr_rpc *rpc)
+void kr_rpc_open_answers(struct kr_rpc *rpc)
 {
-	rpc->gate = KR_RPC_EARLY_ONLY;
+	rpc->gate = KR_RPC_ANSWERS_ONLY;
 	rpc->backoff_ms = KR_RPC_BACKOFF_MIN_MS;
-	send_waiting(rpc);
 }
 
 void kr_rpc_open(struct kr_rpc *rpc)

@@ -18,9 +18,7 @@ struct kr_rpc;
 struct kr_call;
 
 enum kr_rpc_flag {
-	KR_RPC_EARLY =
-		1,       /* part of the recovery of the session: goes out before others may (RECLAIM, replayed FLUSH) */
-	KR_RPC_HARD = 2, /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
+	KR_RPC_HARD = 2,       /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
 	KR_RPC_READ_ONLY = 4,  /* changes nothing: after an interrupt the rpc forgets the request at once */
 	KR_RPC_OF_SESSION = 8, /* undoes state of this session only, and ends with it: -ECANCELED */
 };
@@ -117,9 +115,9 @@ void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys);
 /* From now on answers belong to SESSION.  The server may not know calls that were sent in another session; those that
  * are KR_RPC_OF_SESSION end. */
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session);
-/* Opens the gate for EARLY calls (after HELLO), then for all, and sends unanswered calls again.  A disconnect closes
- * both. */
-void kr_rpc_open_early(struct kr_rpc *rpc);
+/* Opens the gate for answers to the server's requests (after HELLO), then for calls, and sends unanswered ones again.
+ * A disconnect closes both. */
+void kr_rpc_open_answers(struct kr_rpc *rpc);
 void kr_rpc_open(struct kr_rpc *rpc);
 /* Drops the connection (the peer is silent) and reconnects. */
 void kr_rpc_reset(struct kr_rpc *rpc, const char *reason);

@@ -14,8 +14,8 @@ enum {
 	KR_RPC_TYPES = 128
 };
 
-/* Which calls may go out. */
-enum kr_rpc_gate { KR_RPC_SHUT, KR_RPC_EARLY_ONLY, KR_RPC_OPEN };
+/* Whether the node's calls, or only its answers, may go out. */
+enum kr_rpc_gate { KR_RPC_SHUT, KR_RPC_ANSWERS_ONLY, KR_RPC_OPEN };
 
 struct kr_call {
 	struct kr_rpc *rpc;

@@ -173,25 +173,16 @@ static void on_done_reply(void *context, int err, const void *reply, struct kr_b
 	kr_session_go_live(session, sent_ns);
 }
 
-void kr_session_replayed(struct kr_session *session)
+static void reclaim_answered(struct kr_session *session)
 {
 	struct kr_reclaim_done_request request = {};
 
-	if (session->state != KR_SESSION_REPLAYING)
-		return;
-	session->state = KR_SESSION_FINISHING;
-	kr_session_direct(session, KR_MSG_RECLAIM_DONE, &request, on_done_reply, NULL);
-}
-
-static void reclaim_answered(struct kr_session *session)
-{
 	if (--session->reclaims || session->state != KR_SESSION_RECLAIMING)
 		return;
-	session->state = KR_SESSION_REPLAYING;
-	if (session->hooks)
-		session->hooks->replay(session->mount);
-	else
-		kr_session_replayed(session);
+	session->state = KR_SESSION_FINISHING;
+	if (session->hooks && session->hooks->reclaim_locks)
+		session->hooks->reclaim_locks(session->mount);
+	kr_session_direct(session, KR_MSG_RECLAIM_DONE, &request, on_done_reply, NULL);
 }
 
 static void on_reclaim_reply(void *context, int err, const void *reply, struct kr_buf *data)
@@ -215,10 +206,7 @@ static void add_reclaim(void *context, const struct kr_reclaim_item *item)
 		.kinds = item->kinds,
 		.first = item->claims.first,
 		.last = item->claims.last,
-		.replay_first = item->claims.replay_first,
-		.replay_last = item->claims.replay_last,
-		.oldest = item->claims.oldest,
-		.newest = item->claims.newest,
+		.resend = item->claims.resend,
 		.since = item->since};
 
 	session->reclaims += kr_session_direct(session, KR_MSG_RECLAIM, &request, on_reclaim_reply, &item->file);
@@ -229,10 +217,9 @@ void kr_session_start_recovery(struct kr_session *session)
 	session->state = KR_SESSION_RECLAIMING;
 	session->recovered = false;
 	session->reclaims = 1;
-	/* First: replays of a recovery that broke off are given up, and so do not go out again. */
+	kr_rpc_open_answers(session->mount->rpc);
 	if (session->hooks)
 		session->hooks->collect(session->mount, add_reclaim, session);
-	kr_rpc_open_early(session->mount->rpc);
 	reclaim_answered(session);
 }
 

@@ -11,11 +11,10 @@ struct kr_session;
 struct kr_backlog_request;
 struct kr_reclaim_reply;
 
-/* Which bytes of a file this node has for the server: sequence numbers of the unflushed bytes, and of those to be
- * replayed with their rounds.  0: none. */
+/* Which bytes of a file this node has for the server: the lowest and the highest sequence number, and the highest that
+ * the server may have already.  0: none. */
 struct kr_claims {
-	uint64_t first, last;
-	uint64_t replay_first, replay_last, oldest, newest;
+	uint64_t first, last, resend;
 };
 
 /* One file to reclaim (see RECLAIM in msgs.def). */
@@ -34,16 +33,14 @@ struct kr_session_hooks {
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
 	/* After each HELLO: the node's identity for its peers is known. */
 	void (*identify)(struct kr_mount *mount);
-	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, unflushed bytes, or applied bytes that an
-	 * earlier boot of the server lost. */
+	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, or bytes that are not known to be durable.
+	 */
 	void (*collect)(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_context);
 	/* The reply for one such file; ERR -ESTALE: the file is gone. */
 	void (*reclaimed)(
 		struct kr_mount *mount, const struct kr_fid *file, int err, const struct kr_reclaim_reply *reply);
-	/* All replies are there.  Sends the replays (FLUSH with REPLAY, KR_RPC_EARLY) and calls kr_session_replayed
-	 * when all are done, or at once when there are none.  If the connection breaks meanwhile, this runs again after
-	 * another collect.  The rpc itself sends the unanswered calls of the earlier run again. */
-	void (*replay)(struct kr_mount *mount);
+	/* All replies are there: sends RECLAIM_LOCK by kr_rpc_direct for each lock.  RECLAIM_DONE follows. */
+	void (*reclaim_locks)(struct kr_mount *mount);
 	/* Tells the node's unflushed bytes, and how many of them the server refused; may be NULL. */
 	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
 	/* The server refuses a replay that had begun: the node itself has come back, or another daemon replays.  There
@@ -70,7 +67,6 @@ void kr_session_start(
 	struct kr_session *session, uint64_t timeout_ms, void (*on_hello)(void *context, int err), void *context);
 /* The journal and the files are there: reclaims, then goes live.  ON_LIVE (may be NULL) runs once. */
 void kr_session_begin(struct kr_session *session, void (*on_live)(void *context), void *context);
-void kr_session_replayed(struct kr_session *session);
 /* Sends GOODBYE if connected (nothing is left to flush).  DONE runs after its reply, or after a second. */
 void kr_session_goodbye(struct kr_session *session, void (*done)(void *context), void *context);
 

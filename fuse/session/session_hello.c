@@ -96,7 +96,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->id = reply->session;
 	facts->node = reply->node;
 	facts->instance = reply->instance;
-	facts->late = reply->late;
+	facts->late = reply->late || session->mount->power_lost;
 	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
 	facts->backlog = reply->may & KR_FEATURE_BACKLOG;
 	facts->behind = reply->may & KR_FEATURE_BEHIND;
@@ -272,7 +272,7 @@ static void send_hello(struct kr_session *session)
 		.incarnation = kr_local_incarnation(mount->local),
 		.session = session->facts.id,
 		.subdir = mount->options->subdir,
-		.flags = mount->options->replay ? KR_HELLO_REPLAY : 0,
+		.flags = (mount->options->replay ? KR_HELLO_REPLAY : 0) | (mount->power_lost ? KR_HELLO_POWER_LOST : 0),
 		.ring = mount->options->ring ? mount->options->ring : "",
 		.may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE};
 

@@ -3,7 +3,7 @@
  *
  *   DOWN --connection--> GREETING --HELLO's reply--> resumed: LIVE
  *                                                    else:    (first time: READY until kr_session_begin) RECLAIMING
- *   RECLAIMING --all RECLAIMs answered--> REPLAYING --kr_session_replayed--> FINISHING --RECLAIM_DONE--> LIVE
+ *   RECLAIMING --all RECLAIMs answered--> FINISHING --RECLAIM_DONE--> LIVE
  *   any --connection lost--> DOWN
  *
  * A lost connection breaks a recovery off; the recovery starts over with the next session.
@@ -23,7 +23,6 @@ enum kr_session_state {
 	KR_SESSION_GREETING,
 	KR_SESSION_READY,
 	KR_SESSION_RECLAIMING,
-	KR_SESSION_REPLAYING,
 	KR_SESSION_FINISHING,
 	KR_SESSION_LIVE,
 };

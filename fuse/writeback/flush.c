@@ -6,44 +6,6 @@
 
 #include "fuse/base/options.h"
 
-/* --- what is applied -------------------------------------------------------------------------- */
-
-void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
-{
-	kr_journal_release_map(file->mount->journal, map);
-}
-
-/* Only reads what is set once; `journal_file` exists, since something was written. */
-struct kr_applied *kr_flush_add_applied(
-	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
-{
-	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
-
-	applied->up_to = seq;
-	kr_journal_note_applied(file->mount->journal, file->journal_file, applied, round,
-		kr_session_facts(file->mount->session)->boot_id);
-	kr_extent_map_init(&applied->extents);
-	kr_extent_map_move(extents, &applied->extents);
-	kr_list_append(&file->flush->applied, &applied->link);
-	file->flush->applied_ns = kr_clock_ns();
-	return applied;
-}
-
-void kr_flush_stable(struct kr_file *file, uint64_t round)
-{
-	const struct kr_applied *applied;
-
-	if (file->flush->unstable)
-		round = KR_MIN(round, file->flush->unstable_after);
-	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
-		if (applied->round <= round && kr_flush_is_current_boot(file, applied))
-			file->flush->stable_seq = KR_MAX(file->flush->stable_seq, applied->up_to);
-	kr_journal_stable(
-		file->mount->journal, &file->flush->applied, round, kr_session_facts(file->mount->session)->boot_id);
-	kr_flush_settle(file);
-	kr_file_step(file);
-}
-
 void kr_flush_orphan(struct kr_file *file, int err)
 {
 	file->flush->orphaned = true;
@@ -58,8 +20,8 @@ void kr_flush_orphan(struct kr_file *file, int err)
 /* [lock] held. */
 static bool is_busy(const struct kr_file *file)
 {
-	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush->applied) ||
-		!kr_list_empty(&file->flush->sends) || file->flush->late;
+	return !kr_extent_map_empty(&file->dirty) || !kr_list_empty(&file->flush->applied) || file->flush->send ||
+		file->flush->late;
 }
 
 bool kr_flush_busy(struct kr_file *file)
@@ -84,7 +46,7 @@ void kr_flush_settle(struct kr_file *file)
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = flush->unjudged = flush->uncovered = flush->keeps_replays = false;
+		flush->orphaned = flush->unjudged = flush->uncovered = false;
 		flush->unjudged_err = 0;
 		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		flush->plan = (struct kr_flush_plan){0};
@@ -155,24 +117,20 @@ static struct kr_flush *make(struct kr_file *file)
 	flush->file = file;
 	flush->notice_task.fn = notice;
 	kr_list_init(&flush->applied);
-	kr_list_init(&flush->sends);
+	kr_list_init(&flush->unstable);
 	kr_link_init(&flush->busy);
 	kr_link_init(&flush->uncovered_line.link);
 	return flush;
 }
 
+/* The mount ends: the journal has all of it. */
 static void free_flush(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
-	struct kr_link *link;
 
 	kr_late_fini(flush);
-	while ((link = kr_list_pop(&flush->applied))) { /* the mount ends: the journal has them */
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
-
-		kr_extent_map_fini(&applied->extents);
-		free(applied);
-	}
+	kr_flush_forget_applied(flush);
+	kr_flush_forget_unstable(flush);
 	free(flush);
 }
 
@@ -190,8 +148,7 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
 		.flushed_seq = file->flushed_seq,
 		.backlog = file->flush->backlog_held && !in_burst(file),
-		.blocked = flusher->stopped || flusher->recovering || !kr_list_empty(&file->flush->sends) ||
-			file->flush->late,
+		.blocked = flusher->stopped || flusher->recovering || file->flush->late,
 	};
 	if (!ret->dirty)
 		file->flush->noticed = file->flush->backlog_noticed = file->flush->backlog_held = false;
@@ -205,14 +162,15 @@ static void let_go(struct kr_file *file)
 	file->flush->backlog_held = false;
 }
 
-/* Entries of a former boot go first. */
-static bool replays_first(struct kr_file *file)
+/* The server counts a node that owes it bytes as an uncommitted writer, which needs no lease. */
+static bool may_flush(struct kr_file *file)
 {
-	if (!kr_flush_awaits_replays(file))
-		return false;
-	if (!kr_flusher_of(file)->recovering && kr_list_empty(&file->flush->sends))
-		kr_flush_replay_file(file, KR_RPC_HARD);
-	return true;
+	bool owing;
+
+	pthread_mutex_lock(&file->lock);
+	owing = kr_flush_resent_seq(&file->dirty, file->flush->resend) != 0;
+	pthread_mutex_unlock(&file->lock);
+	return kr_file_may_flush(file, owing);
 }
 
 void kr_flush_step(struct kr_file *file)
@@ -223,8 +181,7 @@ void kr_flush_step(struct kr_file *file)
 		return;
 	kr_flush_settle_unstable(file);
 	take_facts(file, &facts);
-	if (kr_flush_plan_next(&file->flush->plan, &facts) == KR_FLUSH_SEND && !replays_first(file) &&
-		kr_file_may_flush(file)) {
+	if (kr_flush_plan_next(&file->flush->plan, &facts) == KR_FLUSH_SEND && may_flush(file)) {
 		int err;
 
 		let_go(file);
@@ -255,24 +212,21 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	kr_flush_step(file);
 }
 
+/* What is applied stays until it is durable, but of a file that is gone. */
 void kr_flush_discard(struct kr_file *file)
 {
-	struct kr_applied *applied, *next;
-	struct kr_flush_send *send, *next_send;
-
 	kr_file_get(file); /* the list's reference may go */
 	kr_late_discard(file);
-	KR_LIST_FOR_EACH_SAFE(send, next_send, &file->flush->sends, link)
-		kr_flush_send_abandon(send);
-	KR_LIST_FOR_EACH_SAFE(applied, next, &file->flush->applied, link)
-		kr_journal_drop_applied(file->mount->journal, applied);
+	kr_flush_send_abandon(file);
+	if (file->flush->orphaned)
+		kr_flush_release_applied(file, UINT64_MAX);
 	pthread_mutex_lock(&file->lock);
-	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, file->mount->journal);
+	kr_journal_release_map(file->mount->journal, &file->dirty);
 	file->flushed_seq = file->written_seq;
 	kr_lease_state_distrust(&file->holder); /* the kernel's pages may show them */
 	pthread_mutex_unlock(&file->lock);
-	file->flush->unstable = false;
-	kr_file_redirtied(file, (struct kr_time){0}, 0);
+	kr_file_redirtied(file, 0);
+	kr_flush_waive(file);
 	kr_flush_settle(file);
 	kr_file_step(file);
 	kr_file_put(file);
@@ -301,12 +255,6 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason)
 {
 	kr_flush_for_each(flusher, kr_flush_ask, reason);
-	if (reason == KR_FLUSH_COMMAND || reason == KR_FLUSH_SPACE) {
-		struct kr_flush *flush;
-
-		KR_LIST_FOR_EACH(flush, &flusher->busy, busy)
-			kr_flush_confirm(flush->file);
-	}
 }
 
 static void ask_now(struct kr_file *file)
@@ -316,7 +264,7 @@ static void ask_now(struct kr_file *file)
 
 static bool is_sending(const struct kr_file *file)
 {
-	return !kr_list_empty(&file->flush->sends);
+	return file->flush->send != NULL;
 }
 
 static bool is_hopeless(const struct kr_file *file)
@@ -332,23 +280,17 @@ const struct kr_flush_hooks kr_flush_hooks = {
 	.is_busy = kr_flush_busy,
 	.is_sending = is_sending,
 	.is_hopeless = is_hopeless,
-	.is_unapplied = kr_flush_is_unapplied,
-	.is_bound = kr_flush_bound,
-	.uncovered = kr_flush_uncovered,
+	.is_bound = kr_unjudged_binds,
+	.uncovered = kr_unjudged_uncovered,
 };
 
 static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 {
-	const struct kr_flush *flush = file->flush;
-
 	(void)reason;
-	if (!replays_first(file))
-		kr_flush_step(file);
+	kr_flush_step(file);
 	kr_late_step(file);
 	kr_unjudged_step(file);
 	kr_flush_watch(file, kr_clock_ns());
-	if (!kr_list_empty(&flush->applied) && kr_clock_ns() - flush->applied_ns > KR_FLUSH_CONFIRM_MS * KR_NS_PER_MS)
-		kr_flush_confirm(file);
 }
 
 static void on_tick(uv_timer_t *timer)
@@ -357,8 +299,10 @@ static void on_tick(uv_timer_t *timer)
 
 	kr_chains_tick(flusher->mount->chains, kr_clock_ns());
 	kr_uncovered_tick(flusher->uncovered);
-	if (!flusher->recovering)
-		kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
+	if (flusher->recovering)
+		return;
+	kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
+	kr_recovery_settle_power(flusher);
 }
 
 static void on_need_space(struct kr_task *task)

@@ -1,31 +1,24 @@
 /* The flush scheduler: when which file's bytes go to the server, and what happens to them there.
  *
- * All in the loop thread but kr_flush_dirtied and kr_flush_init. flush_plan.[ch] decides (pure), and this part acts.
- * It sends FLUSH inline up to KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes.  It handles STABLE,
- * UNSTABLE, retries and the recovery of the session.
+ * All in the loop thread but kr_flush_dirtied and kr_flusher_need_space.  flush_plan.[ch] decides (pure), and this part
+ * acts.  It sends FLUSH inline up to KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes.
  *
- * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied, for a
- * replay only) -> stable (released).  One FLUSH per file is in flight. Invariants, each also at a kill -9 between any
+ * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied) ->
+ * durable, as STABLE says (released).  One FLUSH per file is in flight.  Invariants, each also at a kill -9 between any
  * two steps:
- *  - A byte is released only when stable at the server, overwritten by a journaled write, truncated or discarded by
- *    command.
- *  - A snapshot is everything of the file up to a seq S; writes after it have a higher seq and stay dirty.  On
- *    "applied" the journal's APPLIED record (S, round, boot) is written before dirty loses the bytes; without it a new
- *    start would find them dirty and ask RECLAIM, whose applied_seq says the same.
- *  - What was applied is never sent again in the same boot of the server: another node may have overwritten it since.
- *    So there are two ways after a lost answer to a FLUSH.  On the same session the node sends the FLUSH again (the
- *    server knows its request id).  At a server that lost the session, RECLAIM's applied_seq settles the FLUSH before
- *    anything is resent.
- *  - After the server's machine booted anew, the node sends applied entries of the old boot as REPLAY with their round.
- *    They go before anything else of the file.
- *  - UNSTABLE: the node replays the named entries in the order of rounds, or makes them dirty again, below newer
- *    writes.  They do not become dirty while entries of a former boot are to be replayed (flush_unstable.c).  Their
- *    APPLIED records die first.
+ *  - A byte is released only when durable at the server, overwritten by a journaled write, truncated or discarded by
+ *    command.  Of what is released together the oldest goes first, because what is left is sent again.
+ *  - A snapshot is everything of the file up to a seq S; writes after it have a higher seq and stay dirty.
+ *  - Applied bytes become dirty again (flush_redirty.c), under what is newer, if a failed sync may have lost them
+ *    (UNSTABLE), or if the session is lost.  No other node has got the file meanwhile: the server hands it over when
+ *    its bytes are committed.  So it does not matter in which order nodes send them again.
+ *  - What may be at the server already goes with RESEND (flush.resend).  After a start of the daemon that is all that
+ *    the journal holds.
  *  - A refused flush (ENOSPC, EDQUOT, EROFS, EIO...) leaves the bytes dirty, and FILE is told (kr_file_flush_failed).
  *    close, fsync, `kairan flush` and a timer retry the flush.  ESTALE (the file is gone): the file is orphaned, and
  *    its bytes stay in the journal until kr_flush_discard.
- *  - After the session had expired RECLAIM may say `conflict`: then the bytes go to a conflict file (late.c), never
- *    into the file; the same for a file that was removed meanwhile.
+ *  - RECLAIM may say `conflict`: then the bytes go to a conflict file (late.c), never into the file; the same for a
+ *    file that was removed meanwhile.
  */
 #ifndef KR_FUSE_FLUSH_H
 #define KR_FUSE_FLUSH_H
@@ -54,13 +47,22 @@ enum kr_flush_reason {
 	KR_FLUSH_COMMAND, /* kairan flush, umount */
 };
 
+/* One applied round of a file that is not known to be durable; its bytes are not read from here. */
+struct kr_applied {
+	struct kr_link link; /* in flush.applied, rounds ascending */
+	uint64_t up_to, round;
+	struct kr_extent_map extents; /* holds the journal's bytes */
+	struct kr_time mtime;
+	bool clear_suid;
+};
+
 /* This part's state of one file; kr_file.flush. */
 struct kr_flush {
 	struct kr_file *file;
 
 	/* For FILE, loop thread. */
-	uint64_t begun, taken, failed; /* FLUSHes of dirty bytes: how many, and the last that was answered well, and
-					  otherwise or not */
+	uint64_t begun, taken,
+		failed;        /* FLUSHes: how many; the last answered well; the last answered otherwise or not */
 	uint32_t unseen, seen; /* flushes taken while others may have had older bytes cached; those of them that these
 				  have dropped since */
 	bool orphaned; /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
@@ -68,34 +70,22 @@ struct kr_flush {
 
 	/* The flusher's own, loop thread. */
 	struct kr_flush_plan plan;
-	struct kr_list applied;  /* struct kr_applied, rounds ascending */
-	struct kr_list sends;    /* struct kr_flush_send, in flight: at most one, or replays, rounds ascending */
-	struct kr_link busy;     /* in the flusher's list: has bytes to look after; the list holds a reference */
-	struct kr_late *late;    /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed
+	struct kr_list applied;     /* struct kr_applied */
+	struct kr_flush_send *send; /* in flight; NULL: none */
+	uint64_t resend;            /* a FLUSH may have applied dirty bytes up to here; 0: none */
+	struct kr_list unstable;    /* struct kr_flush_unstable: answered when its rounds are dirty again */
+	struct kr_link busy;        /* in the flusher's list: has bytes to look after; the list holds a reference */
+	struct kr_late *late; /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed
 				    meanwhile */
-	uint64_t stable_seq;     /* the last write of what has become stable */
-	uint64_t applied_ns;     /* when the last entry became applied */
-	bool confirming;         /* an FSYNC is on its way, to learn what is stable */
-	uint64_t lost_round;     /* of UNSTABLE: rounds up to this one that we have not heard of by now are lost */
-	bool unstable;           /* entries will be dirty again: done when what is in flight is answered... */
-	uint64_t unstable_after; /* ... for the rounds after this one... */
-	int unstable_err;        /* ... because of this */
-	bool uncovered;          /* unjudged: the dirty bytes are, a lease was given back while they were refused ... */
-	bool keeps_replays;      /* ... and so are those to be replayed, or will be when none is on its way */
-	bool judging;            /* unjudged: the server is being asked ... */
-	uint64_t judge_ns;       /* ... or the next time from here on; 0: never yet */
+	bool uncovered;       /* unjudged: a lease was given back while the dirty bytes were refused */
+	bool judging;         /* unjudged: the server is being asked ... */
+	uint64_t judge_ns;    /* ... or the next time from here on; 0: never yet */
 	uint64_t judge_generation;     /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
-	struct kr_time claimed_since;  /* ... as it was when this session made its claims, of which
-					  applied->before_claims tells */
-	bool unclaimed; /* unjudged: some of it has become dirty since the RECLAIM that is on its way, or was answered
-			   last */
 	struct kr_uncovered_line
-		uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered, or will be */
+		uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered */
 	int unjudged_err;       /* why, as the log has it; 0: it has nothing */
 	uint64_t said_ns; /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
-	uint64_t vouched; /* recovered after a loss of power: until the first RECLAIM, the one instance of the server
-			   * that knows which of the dirty bytes it has */
 
 	/* Guarded by file->lock. */
 	bool noticed; /* the flusher knows that the file is dirty */
@@ -104,7 +94,6 @@ struct kr_flush {
 	uint64_t burst_ns; /* the last kr_flush_burst; 0: none so far */
 	bool notice_posted;
 	uint64_t dirty_since_ns;
-	uint64_t clean_seq; /* when the file became dirty all writes up to here had been applied */
 	struct kr_task notice_task;
 };
 
@@ -136,35 +125,18 @@ bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way);
 void kr_flush_step(struct kr_file *file);
 /* Dirty, sent or applied bytes: the file must stay in memory. Loop thread, file->lock not held. */
 bool kr_flush_busy(struct kr_file *file);
-/* There is what the server's present boot does not have, or a failed sync has lost, and has not been applied again.
- * Loop thread. */
-bool kr_flush_is_unapplied(struct kr_file *file);
-/* Gives up all unflushed and unstable bytes of the file, by explicit command or because the file was removed and
- * closed. */
+/* A failed sync may have lost bytes that are not dirty again yet, because a FLUSH is on its way. */
+static inline bool kr_flush_is_unstable(const struct kr_flush *flush)
+{
+	return !kr_list_empty(&flush->unstable);
+}
+/* This node's own change of the attributes has been answered: what is sent again must not undo it.  MTIME: as set;
+ * NULL: it was not.  MODE: that was set. */
+void kr_flush_attributes_set(struct kr_file *file, const struct kr_time *mtime, bool mode);
+/* Gives up all unflushed bytes of the file, by explicit command. */
 void kr_flush_discard(struct kr_file *file);
 
-/* --- the session's recovery (FILE's hooks call these) ----------------------------------------- */
-/* The session is new: flushes and streams in flight belong to the past. Before RECLAIMs are collected. */
-void kr_flusher_session_lost(struct kr_flusher *flusher);
-bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16]);
-/* Whether some bytes must be at the server before a lease of the file is given back, and are on their way or will be at
- * once: replays, and bytes refused before that are tried again.  Or the directory has to say first that they were
- * refused (uncovered.h). */
-bool kr_flush_bound(struct kr_file *file);
-/* A lease of FILE is about to be given back: what is dirty, because it was refused, has to be judged before it is sent
- * again. */
-void kr_flush_uncovered(struct kr_file *file);
-/* What is dirty, and what is to be replayed. */
-void kr_flush_claims(struct kr_file *file, const uint8_t boot_id[16], struct kr_claims *ret_claims);
-/* They are made for a new session: what is applied now was so before it, and others' changes are those after SINCE. */
-void kr_flush_claimed(struct kr_file *file, struct kr_time since);
-/* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */
-void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
-/* Sends the replays of all files and then calls kr_session_replayed; at once when there are none. */
-void kr_flusher_replay(struct kr_flusher *flusher);
-/* The session goes on. */
-void kr_flusher_resumed(struct kr_flusher *flusher);
-
+/* --- recovery (recovery.c) -------------------------------------------------------------------- */
 /* Makes files of what the journal held at the start, before the mount serves anything: after kr_journal_open and before
  * kr_session_begin.  The session then reclaims these files, too, so the server serves none of them to other nodes
  * before their bytes are accounted for.  Takes RECOVERY's content and logs it; damage stays for status. */

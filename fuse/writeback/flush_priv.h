@@ -27,29 +27,18 @@ struct kr_flusher {
 	bool stopped;
 };
 
-enum {
-	KR_FLUSH_TICK_MS = 200,
-	KR_FLUSH_RANGES_MAX = 8192,
-	KR_FLUSH_REPLAY_INLINE = 64 * 1024,
-	KR_FLUSH_CONFIRM_MS = 10000,
-	KR_FLUSH_BURST_MS = 1000,
-	KR_FLUSH_STUCK_S = 60,
-	KR_FLUSH_REPLAYS_MAX = 1000 /* of one file in a session: the server takes 1024 */
-};
+enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_BURST_MS = 1000, KR_FLUSH_STUCK_S = 60 };
 
 /* One FLUSH in flight. */
 struct kr_flush_send {
-	struct kr_link link;       /* in flush.sends */
-	struct kr_file *file;      /* a reference */
-	struct kr_applied *replay; /* what it replays, in flush.applied; NULL: dirty bytes */
-	bool restores;             /* ... which a failed sync had lost when it was sent */
-	bool inlined;
-	uint64_t number;        /* of dirty bytes: how many have been begun of the file */
+	struct kr_file *file; /* a reference */
+	bool inlined, resends;
+	uint64_t number;        /* how many have been begun of the file */
 	uint64_t call;          /* 0: not submitted yet */
 	uint64_t round;         /* of a chained one's snapshot; 0: none yet, or aborted */
 	struct kr_chain *chain; /* its stream, while it runs */
 	bool damaged;           /* our own bytes could not be read for the last round */
-	/* The snapshot of dirty bytes: holds them in the journal. */
+	/* The snapshot: holds its bytes in the journal. */
 	struct kr_extent_map extents;
 	uint64_t seq;
 	struct kr_time mtime;
@@ -71,31 +60,28 @@ static inline struct kr_flusher *kr_flusher_of(const struct kr_file *file)
 /* --- flush.c --- */
 /* The file has bytes to look after, or no longer: keeps the list of busy files right. */
 void kr_flush_settle(struct kr_file *file);
-/* A new entry of flush.applied: EXTENTS (moved) up to SEQ are applied in ROUND. */
-struct kr_applied *kr_flush_add_applied(
-	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round);
-/* Releases the journal's bytes of an entry, removes and frees it. */
-void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map);
 /* The file's bytes can go nowhere: ERR is told, they stay in the journal. */
 void kr_flush_orphan(struct kr_file *file, int err);
-/* Entries of rounds up to ROUND of the present boot are stable. */
-void kr_flush_stable(struct kr_file *file, uint64_t round);
 /* Calls DO_FILE for each busy file, which may leave the list meanwhile. */
 void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
 	enum kr_flush_reason reason);
 
-/* --- flush_unstable.c --- */
-/* UNSTABLE: what it names is on its way again, or will be; programs are told. True: all of it has been sent now. */
-bool kr_flush_unstable(struct kr_file *file, const struct kr_unstable_request *request);
-/* These cannot go before what comes after them any more: they will be dirty. */
-void kr_flush_forgo_order(struct kr_file *file);
-/* ERR will make bytes dirty again.  Those from before this late node was away go in only when the server has judged
- * them. */
-void kr_flush_hold_unclaimed(struct kr_file *file, int err);
-/* There is what a failed sync of the server has lost, and has not been applied again. */
-bool kr_flush_has_lost(const struct kr_file *file);
-/* What will be dirty is, if it can be now. */
+/* --- flush_redirty.c --- */
+/* The send's snapshot (moved) is applied in ROUND. */
+void kr_flush_add_applied(struct kr_flush_send *send, uint64_t round);
+/* All rounds up to ROUND are durable, but for those that an unanswered UNSTABLE names. */
+void kr_flush_stable(struct kr_file *file, uint64_t round);
+/* Gives the journal's bytes of these rounds up. */
+void kr_flush_release_applied(struct kr_file *file, uint64_t up_to_round);
+/* What was applied after AFTER_ROUND is dirty again.  Nothing is in flight.  ERR is for programs, 0: none. */
+void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
+/* UNSTABLE came: answered when what it names is dirty again. */
+void kr_flush_unstable(struct kr_file *file, const struct kr_down *down, const struct kr_unstable_request *request);
+/* That happens now, if nothing is in flight. */
 void kr_flush_settle_unstable(struct kr_file *file);
+/* Memory only: the journal keeps the bytes; no UNSTABLE is answered. */
+void kr_flush_forget_applied(struct kr_flush *flush);
+void kr_flush_forget_unstable(struct kr_flush *flush);
 
 /* --- flush_status.c --- */
 /* Now and then, of each busy file, and of one that is not busy any more. */
@@ -106,46 +92,35 @@ void kr_flush_watch_calls(struct kr_flusher *flusher);
 /* --- flush_send.c --- */
 /* Takes a snapshot and sends it. 0, or -errno when it could not begin. */
 int kr_flush_send_dirty(struct kr_file *file);
-/* Sends one applied entry again, of a former boot or lost; FLAGS for the rpc. */
-int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags);
-/* Gives the send up: its answer, if one comes, is dropped. */
-void kr_flush_send_abandon(struct kr_flush_send *send);
+/* Gives the FLUSH in flight up, if there is one: its answer, if one comes, is dropped. */
+void kr_flush_send_abandon(struct kr_file *file);
 /* The snapshot of the dirty bytes for SEND, now. 0 or -ENOMEM; nothing dirty: an empty one. */
 int kr_flush_snapshot(struct kr_flush_send *send);
+/* The highest seq in MAP that is at most UP_TO; 0: none. */
+uint64_t kr_flush_resent_seq(const struct kr_extent_map *map, uint64_t up_to);
+/* Tells the server that no bytes come (any more) which it may wait for, if that is so. */
+void kr_flush_waive(struct kr_file *file);
 
-/* --- flush_session.c --- */
-/* As kr_flush_is_unapplied, but for what will be dirty again. */
-bool kr_flush_awaits_replays(struct kr_file *file);
-/* Whether the server's present boot has it, as far as is known. */
-bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied);
-/* Sends what must be replayed and is not on its way. */
-void kr_flush_replay_file(struct kr_file *file, unsigned flags);
-/* Asks by FSYNC whether the applied bytes are stable, when the server may have forgotten to say so. */
-void kr_flush_confirm(struct kr_file *file);
+/* --- recovery.c --- */
+/* Which dirty bytes RECLAIM asks for. */
+struct kr_claims kr_flush_claims(struct kr_file *file);
+/* RECLAIM of the file was answered (ERR -ESTALE: it is gone). */
+void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
+/* After a loss of this machine's power: whether the server has judged all that the journal held. */
+void kr_recovery_settle_power(struct kr_flusher *flusher);
 
 /* --- unjudged.c --- */
 /* A change of the file later than this was made when we had no good lease any more.  [lock] held. */
 struct kr_time kr_file_since(const struct kr_file *file);
-/* Whether FILE has bytes that were refused, and may be taken later. */
-bool kr_unjudged_refused(struct kr_file *file);
-/* Whether a lease that is about to be given back has to wait, see uncovered.h. */
-bool kr_unjudged_awaited(struct kr_file *file);
+/* Hooks of the file room (flush_hooks.h): is_bound and uncovered. */
+bool kr_unjudged_binds(struct kr_file *file);
+void kr_unjudged_uncovered(struct kr_file *file);
 /* A start has found FILE's dirty bytes, and that they are uncovered. */
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
 /* The server could not take, or judge, what FILE has, and says ERR; nothing is in flight. */
 void kr_unjudged_begin(struct kr_file *file, int err);
-/* The server wants to be asked for FILE's replays before it takes them: programs hear of nothing as long as the server
- * says nothing else.  Nothing is in flight. */
-void kr_unjudged_ask(struct kr_file *file);
-/* Whether FILE is unjudged, and no program has heard of it. */
-bool kr_unjudged_in_silence(const struct kr_file *file);
-/* A replay of FILE has gone in. */
-void kr_unjudged_gone_in(struct kr_file *file);
-/* Bytes of FILE that will be dirty again because of ERR were in no RECLAIM of this late node, and are from before it
- * was away.  ERR 0: bytes that will be replayed. */
-void kr_unjudged_unclaimed(struct kr_file *file, int err);
-/* The server has said what may go in. */
-void kr_unjudged_end(struct kr_file *file);
+/* RECLAIM of FILE was answered: whether its bytes may go in, if that is what was unknown. */
+void kr_unjudged_heard(struct kr_file *file, int err, const struct kr_reclaim_reply *reply);
 /* Asks again if it is time; often. */
 void kr_unjudged_step(struct kr_file *file);
 

@@ -7,30 +7,12 @@
 #include "common/base/log.h"
 #include "fuse/writeback/flush_priv.h"
 
-/* The send that a ROUND asks for; NULL: it has been given up.  Of a replay that went inline the server may not have
- * kept the bytes. */
-static struct kr_flush_send *asked_send(struct kr_file *file, uint64_t replay_round)
+/* The send that a ROUND asks for; NULL: it has been given up. */
+static struct kr_flush_send *asked_send(struct kr_file *file)
 {
-	struct kr_flush_send *send;
+	struct kr_flush_send *send = file->flush->send;
 
-	KR_LIST_FOR_EACH(send, &file->flush->sends, link) {
-		if (send->call &&
-			(send->replay ? send->replay->round == replay_round : !send->inlined && replay_round == 0))
-			return send;
-	}
-	return NULL;
-}
-
-/* The send whose snapshot is on its way in ROUND; NULL: none. */
-static struct kr_flush_send *running_send(struct kr_file *file, uint64_t round)
-{
-	struct kr_flush_send *send;
-
-	KR_LIST_FOR_EACH(send, &file->flush->sends, link) {
-		if (send->round == round)
-			return send;
-	}
-	return NULL;
+	return send && send->call && !send->inlined ? send : NULL;
 }
 
 /* The stream's part is over; the FLUSH stays asked until its answer. */
@@ -48,26 +30,23 @@ void kr_flush_forget_round(struct kr_flush_send *send)
 	kr_chain_abort(send->chain);
 	send->chain = NULL;
 	send->round = 0;
-	if (!send->replay)
-		kr_flush_release_map(send->file, &send->extents);
+	kr_journal_release_map(send->file->mount->journal, &send->extents);
 }
 
 static int begin_round(struct kr_flush_send *send, const struct kr_round_request *request)
 {
 	struct kr_chains *chains = send->file->mount->chains;
-	int err = 0;
+	int err;
 
 	if (send->damaged)
 		return -EIO;
 	if (send->round != 0)
 		kr_flush_forget_round(send);
-	if (!send->replay)
-		err = kr_flush_snapshot(send);
+	err = kr_flush_snapshot(send);
 	if (err)
 		return err;
 	send->round = request->round;
-	send->chain = kr_chain_start(
-		chains, request, send->replay ? &send->replay->extents : &send->extents, stream_done, send);
+	send->chain = kr_chain_start(chains, request, &send->extents, stream_done, send);
 	if (!send->chain) {
 		kr_flush_forget_round(send);
 		return -ENOMEM;
@@ -79,7 +58,7 @@ static void on_round(struct kr_mount *mount, const struct kr_down *down, const v
 {
 	const struct kr_round_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_flush_send *send = file ? asked_send(file, request->replay_round) : NULL;
+	struct kr_flush_send *send = file ? asked_send(file) : NULL;
 	int err = send ? 0 : -ENOENT;
 
 	(void)data;
@@ -101,10 +80,10 @@ static void on_round_abort(struct kr_mount *mount, const struct kr_down *down, c
 {
 	const struct kr_round_abort_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_flush_send *send = file ? running_send(file, request->round) : NULL;
+	struct kr_flush_send *send = file ? file->flush->send : NULL;
 
 	(void)data;
-	if (send)
+	if (send && send->round == request->round)
 		kr_flush_forget_round(send);
 	kr_chains_forget_round(mount->chains, &request->file, request->round);
 	kr_rpc_answer(mount->rpc, down, 0, NULL);
@@ -127,16 +106,16 @@ static void on_unstable(struct kr_mount *mount, const struct kr_down *down, cons
 {
 	const struct kr_unstable_request *request = msg;
 	struct kr_file *file = kr_file_find(mount, &request->file);
-	struct kr_unstable_reply reply = {0};
 
 	(void)data;
 	if (file) {
 		kr_log_warn("file %" PRIu64
 			    ": the server failed to write what it had taken to its disk: %s; sending again",
 			file->base.ino, strerror(-kr_status_to_errno(request->error)));
-		reply.resent = kr_flush_unstable(file, request);
+		kr_flush_unstable(file, down, request);
+	} else {
+		kr_rpc_answer(mount->rpc, down, 0, NULL);
 	}
-	kr_rpc_answer(mount->rpc, down, 0, &reply);
 	kr_file_put(file);
 }
 

@@ -1,7 +1,7 @@
 /* One FLUSH: the snapshot, reading its bytes when they go inline, the message and its answer.
  *
- * A send that carries dirty bytes takes its snapshot when it begins (inline) or when its ROUND comes (chained).  The
- * send is in flush.sends until its answer.  An abandoned send is not there, and only waits for its last callback.
+ * A send takes its snapshot when it begins (inline) or when its ROUND comes (chained).  It is flush.send until its
+ * answer.  An abandoned send is not, and only waits for its last callback.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "fuse/writeback/flush_priv.h"
 
-enum { FLUSH_INLINE = 1, FLUSH_REPLAY = 2, READ_AT_ONCE = KR_BLOCK_SIZE };
+enum { READ_AT_ONCE = KR_BLOCK_SIZE };
 
 static void on_answer(void *context, int err, const void *reply, struct kr_buf *data);
 
@@ -21,7 +21,7 @@ static struct kr_flush_send *new_send(struct kr_file *file)
 
 	send->file = kr_file_get(file);
 	kr_extent_map_init(&send->extents);
-	kr_list_append(&file->flush->sends, &send->link);
+	file->flush->send = send;
 	return send;
 }
 
@@ -30,9 +30,10 @@ static void free_send(struct kr_flush_send *send)
 {
 	struct kr_file *file = send->file;
 
-	kr_list_remove(&send->link);
+	if (file->flush->send == send)
+		file->flush->send = NULL;
 	kr_chain_abort(send->chain);
-	kr_flush_release_map(file, &send->extents);
+	kr_journal_release_map(file->mount->journal, &send->extents);
 	if (send->buf)
 		kr_buf_put(send->buf);
 	free(send->ranges);
@@ -46,6 +47,24 @@ static void hold(void *journal, const struct kr_extent *piece)
 	kr_journal_hold(journal, piece);
 }
 
+/* It brings all writes up to there, also those that were sent before and have been overwritten or cut off since: the
+ * server may wait for them.  [lock] held. */
+static uint64_t covered_seq(const struct kr_file *file)
+{
+	return KR_MAX(kr_extent_map_max_seq(&file->dirty), file->flush->resend);
+}
+
+/* [lock] held. */
+static void describe(struct kr_flush_send *send)
+{
+	const struct kr_file *file = send->file;
+
+	send->seq = covered_seq(file);
+	send->mtime = file->mtime;
+	send->clear_suid = file->clear_suid;
+	send->resends = kr_flush_resent_seq(&file->dirty, file->flush->resend) != 0;
+}
+
 int kr_flush_snapshot(struct kr_flush_send *send)
 {
 	struct kr_file *file = send->file;
@@ -54,23 +73,40 @@ int kr_flush_snapshot(struct kr_flush_send *send)
 	if (kr_extent_map_copy(&file->dirty, &send->extents) < 0)
 		return -ENOMEM;
 	kr_extent_map_for_each(&send->extents, hold, file->mount->journal);
-	send->seq = kr_extent_map_max_seq(&send->extents);
-	send->mtime = file->mtime;
-	send->clear_suid = file->clear_suid;
+	describe(send);
 	return 0;
+}
+
+struct resent {
+	uint64_t up_to, highest;
+};
+
+static void look_for_resent(void *context, const struct kr_extent *piece)
+{
+	struct resent *resent = context;
+
+	if (piece->seq <= resent->up_to)
+		resent->highest = KR_MAX(resent->highest, piece->seq);
+}
+
+uint64_t kr_flush_resent_seq(const struct kr_extent_map *map, uint64_t up_to)
+{
+	struct resent resent = {.up_to = up_to};
+
+	if (up_to)
+		kr_extent_map_for_each(map, look_for_resent, &resent);
+	return resent.highest;
 }
 
 /* --- the message ------------------------------------------------------------------------------ */
 
-static void submit(struct kr_flush_send *send, uint64_t bytes, unsigned flags)
+static void submit(struct kr_flush_send *send, uint64_t bytes)
 {
 	struct kr_flush_request request = {
 		.file = send->file->fid,
 		.seq = send->seq,
 		.bytes = bytes,
-		.flags = (send->inlined ? FLUSH_INLINE : 0) | (send->replay ? FLUSH_REPLAY : 0),
-		.replay_round = send->replay ? send->replay->round : 0,
-		.replay_order = send->replay ? send->replay->order : 0,
+		.flags = (send->inlined ? KR_FLUSH_INLINE : 0) | (send->resends ? KR_FLUSH_RESEND : 0),
 		.mtime = send->mtime,
 		.clear_suid = send->clear_suid,
 	};
@@ -82,7 +118,7 @@ static void submit(struct kr_flush_send *send, uint64_t bytes, unsigned flags)
 		slice = (struct kr_slice){.buf = send->buf, .length = send->buf->length};
 	}
 	send->call = kr_rpc_call(send->file->mount->rpc, KR_MSG_FLUSH, &request, send->inlined ? &slice : NULL,
-		send->inlined ? 1 : 0, flags, on_answer, send);
+		send->inlined ? 1 : 0, KR_RPC_HARD, on_answer, send);
 	if (send->buf) { /* the call has its own reference */
 		kr_buf_put(send->buf);
 		send->buf = NULL;
@@ -118,16 +154,16 @@ static void gather_piece(void *context, const struct kr_extent *piece)
 }
 
 /* Any thread: reads all extents into one buffer. */
-static void read_bytes(struct kr_flush_send *send, const struct kr_extent_map *extents)
+static void read_bytes(struct kr_flush_send *send)
 {
 	struct gather gather = {send, send->file->mount->journal};
 
-	send->buf = kr_buf_new(extents->bytes);
-	send->ranges = calloc(extents->count, sizeof(*send->ranges));
+	send->buf = kr_buf_new(send->extents.bytes);
+	send->ranges = calloc(send->extents.count, sizeof(*send->ranges));
 	if (!send->buf || !send->ranges)
 		send->read_err = -ENOMEM;
 	else
-		kr_extent_map_for_each(extents, gather_piece, &gather);
+		kr_extent_map_for_each(&send->extents, gather_piece, &gather);
 }
 
 /* What begins with a journal that cannot be read ends here. */
@@ -141,14 +177,12 @@ static void bytes_read(struct kr_flush_send *send)
 	else if (send->read_err)
 		answer(send, send->read_err == -EBADMSG ? -EIO : send->read_err, NULL);
 	else
-		submit(send, send->extents.bytes, KR_RPC_HARD);
+		submit(send, send->extents.bytes);
 }
 
 static void read_in_pool(uv_work_t *work)
 {
-	struct kr_flush_send *send = work->data;
-
-	read_bytes(send, &send->extents);
+	read_bytes(work->data);
 }
 
 static void after_read(uv_work_t *work, int status)
@@ -174,9 +208,7 @@ int kr_flush_send_dirty(struct kr_file *file)
 	send->inlined = bytes <= KR_INLINE_MAX && count <= KR_FLUSH_RANGES_MAX;
 	if (!send->inlined) {
 		KR_SCOPED_LOCK(&file->lock);
-		send->seq = kr_extent_map_max_seq(&file->dirty);
-		send->mtime = file->mtime;
-		send->clear_suid = file->clear_suid;
+		describe(send);
 	} else if (kr_flush_snapshot(send) < 0) {
 		free_send(send);
 		return -ENOMEM;
@@ -185,72 +217,78 @@ int kr_flush_send_dirty(struct kr_file *file)
 	if (send->inlined && (send->extents.bytes > KR_INLINE_MAX || send->extents.count > KR_FLUSH_RANGES_MAX)) {
 		send->inlined = false;
 		bytes = send->extents.bytes;
-		kr_flush_release_map(file, &send->extents);
+		kr_journal_release_map(file->mount->journal, &send->extents);
 	}
 	if (!send->inlined) {
-		submit(send, bytes, KR_RPC_HARD);
+		submit(send, bytes);
 		return 0;
 	}
 	send->reading = true;
 	send->work.data = send;
 	if (send->extents.bytes <= READ_AT_ONCE ||
 		uv_queue_work(file->mount->loop, &send->work, read_in_pool, after_read) < 0) {
-		read_bytes(send, &send->extents);
+		read_bytes(send);
 		bytes_read(send);
 	}
 	return 0;
 }
 
-int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
+/* The server may have applied it, or will. */
+static void note_sent(struct kr_flush_send *send)
 {
-	struct kr_flush_send *send = new_send(file);
+	struct kr_flush *flush = send->file->flush;
 
-	send->replay = applied;
-	send->restores = applied->lost;
-	send->seq = applied->up_to;
-	send->mtime = applied->mtime;
-	send->clear_suid = applied->clear_suid;
-	send->inlined = applied->extents.bytes <= KR_FLUSH_REPLAY_INLINE;
-	if (send->inlined)
-		read_bytes(send, &applied->extents);
-	if (send->read_err) {
-		int err = send->read_err;
-
-		free_send(send);
-		return err;
-	}
-	submit(send, applied->extents.bytes, flags);
-	return 0;
+	if (send->inlined || send->round)
+		flush->resend = KR_MAX(flush->resend, send->seq);
 }
 
-void kr_flush_send_abandon(struct kr_flush_send *send)
+void kr_flush_send_abandon(struct kr_file *file)
 {
+	struct kr_flush_send *send = file->flush->send;
+
+	if (!send)
+		return;
 	send->abandoned = true;
-	kr_list_remove(&send->link);
+	file->flush->send = NULL;
 	kr_chain_abort(send->chain);
 	send->chain = NULL;
-	if (send->replay == NULL) {
-		send->file->flush->plan.in_flight = false;
-		send->file->flush->failed = send->number;
-	}
-	if (send->call) /* its callback, at once or later, frees it */
-		kr_rpc_cancel(send->file->mount->rpc, send->call);
-	else if (!send->reading)
+	file->flush->plan.in_flight = false;
+	file->flush->failed = send->number;
+	if (send->call) { /* its callback, at once or later, frees it */
+		note_sent(send);
+		kr_rpc_cancel(file->mount->rpc, send->call);
+	} else if (!send->reading) {
 		free_send(send);
+	}
+}
+
+/* The server may hold the file for bytes that this node will not send any more: a FLUSH without bytes ends that. */
+void kr_flush_waive(struct kr_file *file)
+{
+	struct kr_flush *flush = file->flush;
+	struct kr_flush_request request = {.file = file->fid, .flags = KR_FLUSH_INLINE | KR_FLUSH_RESEND};
+	bool sent_later;
+
+	pthread_mutex_lock(&file->lock);
+	sent_later = !kr_extent_map_empty(&file->dirty) && (!flush->orphaned || flush->unjudged);
+	request.seq = covered_seq(file);
+	request.mtime = file->mtime;
+	pthread_mutex_unlock(&file->lock);
+	request.checksum = kr_checksum(NULL, 0);
+	if (flush->resend && !sent_later)
+		kr_rpc_call(
+			file->mount->rpc, KR_MSG_FLUSH, &request, NULL, 0, KR_RPC_HARD | KR_RPC_OF_SESSION, NULL, NULL);
 }
 
 /* --- what is sent behind it ------------------------------------------------------------------- */
 
 uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq)
 {
-	const struct kr_flush_send *send;
+	const struct kr_flush_send *send = file->flush->send;
 
-	if (!kr_session_facts(file->mount->session)->behind)
+	if (!send || !send->call || send->seq < seq || !kr_session_facts(file->mount->session)->behind)
 		return 0;
-	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
-		if (!send->replay && send->call && send->seq >= seq)
-			return send->number;
-	return 0;
+	return send->number;
 }
 
 bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way)
@@ -263,11 +301,9 @@ bool kr_flush_was_taken(const struct kr_file *file, uint64_t under_way)
 static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_reply *reply)
 {
 	struct kr_file *file = send->file;
-	struct kr_applied *applied = kr_flush_add_applied(file, &send->extents, send->seq, reply->round);
 
-	applied->mtime = send->mtime;
-	applied->clear_suid = send->clear_suid;
-	kr_file_flushed(file, send->seq, reply, &applied->extents);
+	kr_file_flushed(file, send->seq, reply, &send->extents);
+	kr_flush_add_applied(send, reply->round);
 	pthread_mutex_lock(&file->lock);
 	/* When nothing is left, everything ever written is there, also what was truncated away. */
 	file->flushed_seq = kr_extent_map_empty(&file->dirty) ? KR_MAX(file->written_seq, send->seq) : send->seq;
@@ -277,33 +313,6 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 	if (!kr_extent_map_empty(&file->dirty))
 		kr_flush_dirtied(file);
 	pthread_mutex_unlock(&file->lock);
-	if (reply->stable)
-		kr_flush_stable(file, reply->round);
-}
-
-static void replay_applied(struct kr_flush_send *send, const struct kr_flush_reply *reply)
-{
-	struct kr_applied *applied = send->replay;
-	struct kr_file *file = send->file;
-
-	kr_journal_note_applied(file->mount->journal, file->journal_file, applied, reply->round,
-		kr_session_facts(file->mount->session)->boot_id);
-	applied->before_claims = false;
-	file->flush->applied_ns = kr_clock_ns();
-	kr_unjudged_gone_in(file);
-	kr_file_refresh(file);
-	if (reply->stable)
-		kr_flush_stable(file, reply->round);
-}
-
-/* The server did not take lost bytes of a failed sync in their turn.  An ordinary flush brings them, and reports a
- * refusal, too.  A late node's bytes may be from before it was away: then the node asks first. */
-static void not_restored(struct kr_flush_send *send, int err)
-{
-	if (err == -ENOTCONN || err == -EINTR || err == -ECANCELED)
-		return; /* its session has ended: kr_flusher_session_lost */
-	kr_flush_forgo_order(send->file);
-	kr_flush_hold_unclaimed(send->file, -EIO);
 }
 
 static void refused(struct kr_flush_send *send, int err, int before)
@@ -312,18 +321,8 @@ static void refused(struct kr_flush_send *send, int err, int before)
 
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
 		kr_flush_orphan(file, err);
-	} else if (send->restores) {
-		not_restored(send, err);
-		return;
-	} else if (send->replay) { /* its turn is over: others' rounds that come after it go in */
-		struct kr_flush_send *other, *next;
-
-		KR_LIST_FOR_EACH_SAFE(other, next, &file->flush->sends, link)
-			if (other != send)
-				kr_flush_send_abandon(other);
-		file->flush->keeps_replays = true;
-		kr_unjudged_begin(file, err);
-		return;
+		if (err != -ESTALE)
+			kr_flush_waive(file);
 	} else {
 		kr_file_flush_failed(file, err);
 	}
@@ -332,62 +331,28 @@ static void refused(struct kr_flush_send *send, int err, int before)
 			file->base.ino, strerror(-err));
 }
 
-/* An older round is still to be replayed, and after it this round has to go in again.  An APPLIED of this round would
- * say that there is no older round. */
-static bool comes_too_early(const struct kr_flush_send *send)
-{
-	const struct kr_link *before = send->replay->link.prev;
-
-	return before != &send->file->flush->applied.head &&
-		!kr_flush_is_current_boot(send->file, KR_LIST_ENTRY(before, struct kr_applied, link));
-}
-
-/* A failed sync may have lost the bytes of which this answer tells, or other bytes for which its APPLIED record would
- * count as well. */
-static bool is_overtaken(const struct kr_flush_send *send, const struct kr_flush_reply *reply)
-{
-	const struct kr_flush *flush = send->file->flush;
-
-	if (send->replay && !send->restores)
-		return !reply->stable && (reply->round <= flush->lost_round || comes_too_early(send));
-	if (flush->unstable && reply->round > flush->unstable_after)
-		return true; /* what it comes after will be dirty, and so would it */
-	if (send->replay)
-		return !reply->stable && reply->round <= flush->lost_round;
-	return reply->round <= flush->lost_round || kr_flush_has_lost(send->file);
-}
-
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
 {
 	struct kr_file *file = kr_file_get(send->file);
-	int before = file->flush->plan.refused;
+	struct kr_flush *flush = file->flush;
+	int before = flush->plan.refused;
 	bool told;
 
-	if (err == 0 && !send->replay && !send->inlined && send->round != reply->round) {
+	if (err != -EAGAIN && !send->read_err)
+		note_sent(send);
+	if (err == 0 && !send->inlined && send->round != reply->round) {
 		kr_log_error("the server applied round %" PRIu64 " of a file, of which nothing was sent to it",
 			reply->round);
 		err = -EAGAIN;
 	}
-	if (err == 0 && is_overtaken(send, reply))
-		err = -ECONNRESET; /* as if it had not been heard: it is sent again */
-	if (!send->replay)
-		*(err ? &file->flush->failed : &file->flush->taken) = send->number;
-	if (send->replay)
-		told = err != 0 && err != -EAGAIN && err != -ECONNRESET && err != -ENOTCONN && err != -EINTR &&
-			err != -ECANCELED;
-	else
-		told = kr_flush_plan_answered(&file->flush->plan, err, kr_clock_ns());
-	if (err == 0 && send->replay)
-		replay_applied(send, reply);
-	else if (err == 0)
+	if (err == 0 && kr_flush_is_unstable(flush))
+		err = -ECONNRESET; /* as if it had not been heard: see flush_redirty.c */
+	*(err ? &flush->failed : &flush->taken) = send->number;
+	told = kr_flush_plan_answered(&flush->plan, err, kr_clock_ns());
+	if (err == 0)
 		dirty_applied(send, reply);
 	else if (told)
 		refused(send, err, before);
-	else if (send->restores)
-		not_restored(send, err);
-	else if (send->replay && (err == -EAGAIN || err == -ECONNRESET))
-		file->flush->keeps_replays =
-			true; /* no more is taken before RECLAIM; those on their way may be in, and are heard first */
 	else if (err == -EAGAIN)
 		kr_file_flush_untaken(file);
 	free_send(send);

@@ -66,7 +66,7 @@ static const char *flush_why(struct kr_file *file, bool *ret_known)
 	why = why_nobody(file);
 	if (why)
 		return why;
-	if (!kr_list_empty(&flush->sends))
+	if (flush->send)
 		return "the server has not answered the flush yet";
 	why = why_lease(file);
 	*ret_known = why && file->holder.asked; /* kr_rpc_watch */
@@ -98,23 +98,13 @@ void kr_flush_watch(struct kr_file *file, uint64_t now_ns)
 	flush->said_ns = since_ns;
 }
 
-/* A chain takes the longer, the more bytes it has: the server ends a chain in which nothing moves. */
-static bool is_streaming(const struct kr_file *file)
-{
-	const struct kr_flush_send *send;
-
-	KR_LIST_FOR_EACH(send, &file->flush->sends, link)
-		if (send->chain)
-			return true;
-	return false;
-}
-
 static bool say(void *context, uint16_t type, const struct kr_fid *fid, uint64_t waited_ns, bool answered)
 {
 	struct kr_flusher *flusher = context;
 	struct kr_file *file = kr_file_find(flusher->mount, fid);
 	struct kr_file_label label = {"a file"};
-	bool streaming = file && type == KR_MSG_FLUSH && is_streaming(file);
+	/* A chain takes the longer, the more bytes it has: the server ends a chain in which nothing moves. */
+	bool streaming = file && type == KR_MSG_FLUSH && file->flush->send && file->flush->send->chain;
 
 	if (file)
 		kr_file_label(file, &label);
@@ -163,7 +153,7 @@ static void look_at(struct kr_file *file, struct share *ret)
 		ret->state = flush->unjudged ? "refused" : "orphaned";
 	else if (ret->dirty && ret->error)
 		ret->state = "refused";
-	else if (!kr_list_empty(&flush->sends))
+	else if (flush->send)
 		ret->state = "flushing";
 	else
 		ret->state = ret->dirty ? "dirty" : "unstable";
@@ -174,43 +164,29 @@ static struct kr_file *file_at(struct kr_link *link)
 	return KR_CONTAINER_OF(link, struct kr_flush, busy)->file;
 }
 
-/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. Or no program
- * has heard of an error. */
+/* A start found that the bytes were refused, and the server has not been asked yet: it may have room now. */
 static bool awaits_judgement(const struct kr_file *file)
 {
-	return file->flush->unjudged && (!file->flush->judge_ns || kr_unjudged_in_silence(file));
+	return file->flush->unjudged && !file->flush->judge_ns;
 }
 
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
 {
 	*ret_left = (struct kr_flusher_left){.damages = flusher->damages};
 	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
+		const struct kr_flush *flush = file_at(link)->flush;
 		struct share share;
 
 		look_at(file_at(link), &share);
 		ret_left->files++;
 		ret_left->dirty += share.dirty;
-		if (awaits_judgement(file_at(link))) {
-			ret_left->unstable += share.unstable;
-			continue;
-		}
-		if (file_at(link)->flush->unjudged) { /* its unstable bytes are to be replayed, unless the dirty ones
-							alone are unjudged */
-			uint64_t refused = share.dirty + (file_at(link)->flush->uncovered ? 0 : share.unstable);
-
-			ret_left->dirty += refused - share.dirty;
-			ret_left->unstable += share.dirty + share.unstable - refused;
-			ret_left->refused_files++;
-			ret_left->refused += refused;
-			continue;
-		}
-		if (file_at(link)->flush->orphaned) { /* its unstable bytes will not become stable either */
+		if (flush->orphaned && !flush->unjudged) { /* its unstable bytes will not become stable either */
 			ret_left->orphaned_files++;
 			ret_left->orphaned += share.dirty;
 			continue;
 		}
 		ret_left->unstable += share.unstable;
-		if (share.dirty && share.error) {
+		if (share.dirty && share.error && !awaits_judgement(file_at(link))) {
 			ret_left->refused_files++;
 			ret_left->refused += share.dirty;
 		}
@@ -234,7 +210,7 @@ static int why_refused(struct kr_file *file, uint64_t *ret_bytes)
 	*ret_bytes = share.dirty;
 	if (file->flush->orphaned)
 		return file->flush->unjudged && share.error ? share.error : -EIO;
-	return share.unstable || !kr_list_empty(&file->flush->sends) ? 0 : share.error;
+	return share.unstable || file->flush->send ? 0 : share.error;
 }
 
 static bool is_stuck(struct kr_flusher *flusher, struct stuck *ret)
@@ -297,23 +273,28 @@ static json_t *hint_of(const struct kr_file *file)
 	return kr_text_json(file->journal_file && file->journal_file->hint ? file->journal_file->hint : "");
 }
 
+static void note_oldest(void *context, const struct kr_extent *piece)
+{
+	uint64_t *oldest = context;
+
+	*oldest = KR_MIN(*oldest, piece->seq);
+}
+
 /* The last write that is not known to be on the server's disk; and the seq up to which all writes are. */
 static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *ret_safe)
 {
 	const struct kr_flush *flush = file->flush;
-	const struct kr_applied *first = KR_LIST_ENTRY(flush->applied.head.next, struct kr_applied, link);
-	const struct kr_applied *last = KR_LIST_ENTRY(flush->applied.head.prev, struct kr_applied, link);
-	bool unstable = !kr_list_empty(&flush->applied), dirty;
+	const struct kr_applied *applied;
+	uint64_t oldest = UINT64_MAX;
 
 	KR_SCOPED_LOCK(&file->lock);
-	dirty = !kr_extent_map_empty(&file->dirty);
-	*ret_written = !dirty && unstable ? last->up_to : file->written_seq;
-	*ret_safe = dirty ? KR_MAX(file->flushed_seq, flush->clean_seq) : file->written_seq;
-	/* An entry has what was written since the one before it: if that is not known to have gone, nothing is. */
-	if (unstable)
-		*ret_safe = first->up_to > flush->stable_seq ? KR_MIN(*ret_safe, flush->stable_seq) : 0;
-	if (flush->late || flush->orphaned)
-		*ret_safe = 0;
+	*ret_written = file->written_seq;
+	if (kr_extent_map_empty(&file->dirty) && !kr_list_empty(&flush->applied))
+		*ret_written = KR_LIST_ENTRY(flush->applied.head.prev, struct kr_applied, link)->up_to;
+	kr_extent_map_for_each(&file->dirty, note_oldest, &oldest);
+	KR_LIST_FOR_EACH(applied, &flush->applied, link)
+		kr_extent_map_for_each(&applied->extents, note_oldest, &oldest);
+	*ret_safe = flush->late || flush->orphaned ? 0 : KR_MIN(oldest - 1, file->written_seq);
 }
 
 static json_t *file_status(struct kr_file *file)

@@ -19,6 +19,7 @@ struct kr_late {
 	struct kr_extent *order;      /* the same, oldest writes first, but for the first `moved`; NULL: to be made */
 	size_t moved, count;
 	uint64_t total, ranges; /* bytes and extents at the beginning */
+	uint64_t up_to;         /* the last write of the file when its bytes were last found to be late */
 	struct kr_time mtime;
 	char *path;             /* of the original, from the mount's root; NULL: not known */
 	struct kr_attr attr;    /* of the original; mode 0: not known */
@@ -61,118 +62,36 @@ static void end(struct kr_late *late)
 
 /* --- beginning --- */
 
-struct move {
-	struct kr_extent_map *to;
-	struct kr_journal *journal;
-	int err;
-};
-
-/* The first bytes of MAP from OFFSET on that were written after PIECE, and where; of length 0, and behind it: there are
- * none. */
-static struct kr_range find_newer(const struct kr_extent_map *map, const struct kr_extent *piece, uint64_t offset)
-{
-	uint64_t end = piece->offset + piece->length;
-	struct kr_extent there;
-
-	while (offset < end && kr_extent_map_find(map, offset, &there) && there.offset < end) {
-		uint64_t there_end = KR_MIN(there.offset + there.length, end);
-
-		offset = KR_MAX(there.offset, offset);
-		if (there.seq > piece->seq)
-			return (struct kr_range){offset, there_end - offset};
-		offset = there_end;
-	}
-	return (struct kr_range){end, 0};
-}
-
-static struct kr_extent part_of(const struct kr_extent *piece, uint64_t from, uint64_t to)
-{
-	return (struct kr_extent){from, to - from, piece->position + (from - piece->offset), piece->seq};
-}
-
-/* Over what was written before it, and under what was written later: what a failed sync has made dirty again can be
- * older than what is late already. */
-static int insert_by_age(struct kr_extent_map *map, const struct kr_extent *piece, struct kr_journal *journal)
-{
-	uint64_t offset = piece->offset, end = piece->offset + piece->length;
-	int err = 0;
-
-	while (offset < end && !err) {
-		struct kr_range newer = find_newer(map, piece, offset);
-		struct kr_extent over = part_of(piece, offset, newer.offset),
-				 under = part_of(piece, newer.offset, newer.offset + newer.length);
-
-		if (over.length)
-			err = kr_extent_map_insert(map, &over, kr_journal_release, journal);
-		if (!err && under.length)
-			kr_journal_release(journal, &under);
-		offset = newer.offset + newer.length;
-	}
-	return err;
-}
-
-static void move_piece(void *context, const struct kr_extent *piece)
-{
-	struct move *move = context;
-
-	if (insert_by_age(move->to, piece, move->journal) < 0)
-		move->err = -ENOMEM;
-}
-
-/* Moves all of FROM to what is late. Out of memory: the rest stays where it was. */
-static int move_all(struct kr_late *late, struct kr_extent_map *from)
+/* Bytes that a failed sync has made dirty again can be older than what is late already. */
+static int insert_by_age(struct kr_late *late, const struct kr_extent *piece)
 {
 	struct kr_journal *journal = late->file->mount->journal;
-	struct kr_extent piece;
-	int err = 0;
 
-	while (!err && kr_extent_map_find(from, 0, &piece)) {
-		kr_journal_hold(journal, &piece); /* for a moment, or if it goes in only in part, both have it */
-		err = insert_by_age(&late->extents, &piece, journal);
-		if (!err)
-			err = kr_extent_map_remove(from, piece.offset, piece.length, kr_journal_release, journal);
-	}
-	return err;
+	return (piece->seq > late->up_to ? kr_extent_map_insert : kr_extent_map_insert_under)(
+		&late->extents, piece, kr_journal_release, journal);
 }
 
-/* A second loss of the session may add to what has not moved yet. */
+/* A second loss of the session may add to what has not moved yet.  Out of memory: the rest stays where it was. */
 static int take_dirty(struct kr_late *late)
 {
 	struct kr_file *file = late->file;
-	int err;
+	struct kr_journal *journal = file->mount->journal;
+	struct kr_extent piece;
+	int err = 0;
 
 	KR_SCOPED_LOCK(&file->lock);
 	late->mtime = file->mtime;
-	err = move_all(late, &file->dirty);
+	while (!err && kr_extent_map_find(&file->dirty, 0, &piece)) {
+		kr_journal_hold(journal, &piece); /* for a moment, or if it goes in only in part, both have it */
+		err = insert_by_age(late, &piece);
+		if (!err)
+			err = kr_extent_map_remove(
+				&file->dirty, piece.offset, piece.length, kr_journal_release, journal);
+	}
 	if (err)
 		return err;
-	file->flushed_seq = file->written_seq;
+	late->up_to = file->flushed_seq = file->written_seq;
 	file->flush->noticed = file->flush->backlog_noticed = false;
-	return 0;
-}
-
-/* The latest first. Their APPLIED records die first: killed in between they are dirty again. */
-static int take_replays(struct kr_late *late)
-{
-	struct kr_file *file = late->file;
-	struct kr_link *link, *before;
-
-	for (link = file->flush->applied.head.prev; link != &file->flush->applied.head; link = before) {
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
-		int err;
-
-		before = link->prev;
-		if (kr_flush_is_current_boot(file, applied))
-			continue;
-		kr_journal_void_applied(file->mount->journal, applied);
-		if (kr_time_compare(applied->mtime, late->mtime) > 0)
-			late->mtime = applied->mtime;
-		err = move_all(late, &applied->extents);
-		if (err)
-			return err;
-		kr_list_remove(&applied->link);
-		free(applied);
-	}
 	return 0;
 }
 
@@ -195,15 +114,12 @@ static void go_on(struct kr_task *task)
 	kr_late_step(KR_CONTAINER_OF(task, struct kr_late, more)->file);
 }
 
-void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr)
+void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 {
-	bool replays = (parts & KR_CONFLICT_REPLAYS) &&
-		kr_flush_has_replays(file, kr_session_facts(file->mount->session)->boot_id);
-	bool dirty = (parts & KR_CONFLICT_DIRTY) && has_dirty(file);
 	struct kr_late *late = file->flush->late;
 	int err;
 
-	if (!dirty && !replays)
+	if (!has_dirty(file))
 		return;
 	if (!late) {
 		late = kr_xcalloc(1, sizeof(*late));
@@ -216,9 +132,7 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 	if (attr || file->base.ino)
 		late->attr = attr ? *attr : file->base;
 	note_path(late);
-	err = replays ? take_replays(late) : 0;
-	if (!err && dirty)
-		err = take_dirty(late);
+	err = take_dirty(late);
 	late->retry_ns = 0;
 	if (err) { /* what could be taken may lie over what could not: it must not go before that */
 		kr_log_error("out of memory: the late bytes of a file wait in the journal for the next mount");
@@ -234,7 +148,7 @@ void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *at
 	kr_file_put(late->target); /* another lapse: the server says anew where it all goes */
 	late->target = NULL;
 	(void)KR_FAULT("late.taken");
-	kr_file_redirtied(file, (struct kr_time){0}, -ESTALE);
+	kr_file_redirtied(file, -ESTALE);
 	kr_flush_settle(file);
 	kr_late_step(file);
 }
@@ -252,7 +166,7 @@ void kr_late_discard(struct kr_file *file)
 
 	if (!late)
 		return;
-	kr_flush_release_map(file, &late->extents);
+	kr_journal_release_map(file->mount->journal, &late->extents);
 	end(late);
 }
 
@@ -412,13 +326,18 @@ static void finished(struct kr_late *late)
 	end(late);
 }
 
+static void retry_later(struct kr_late *late, int err)
+{
+	late->err = err;
+	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+}
+
 static void not_moved(struct kr_late *late, int err)
 {
 	if (late->err != err)
 		kr_log_error("late bytes of %s cannot be moved to %s: %s", late->path ? late->path : "a file",
 			late->place, kr_fail_reason());
-	late->err = err;
-	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+	retry_later(late, err);
 }
 
 /* Moves some of it to the target, which is there; then goes on by itself. */
@@ -451,8 +370,7 @@ static void failed(struct kr_late *late, int err)
 		kr_log_error(
 			"no conflict file for %s can be had: %s; its late bytes stay in the journal, and it is tried again",
 			late->path ? late->path : "a file", strerror(-err));
-	late->err = err;
-	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
+	retry_later(late, err);
 }
 
 /* It counts as open here until its bytes are at the server (file.c closes what nobody has a handle of). */
@@ -472,19 +390,31 @@ static void take_target(struct kr_late *late, const struct kr_conflict_reply *re
 	(void)KR_FAULT("late.named");
 }
 
+struct give_back {
+	struct kr_file *file;
+	int err;
+};
+
+static void give_back_piece(void *context, const struct kr_extent *piece)
+{
+	struct give_back *back = context;
+	struct kr_file *file = back->file;
+
+	if (kr_extent_map_insert_under(&file->dirty, piece, kr_journal_release, file->mount->journal) < 0)
+		back->err = -ENOMEM;
+}
+
 /* The server knows of no conflict: the file is gone, and that is all. */
 static void refuse(struct kr_late *late)
 {
-	struct kr_file *file = late->file;
-	struct move move = {&file->dirty, file->mount->journal, 0};
+	struct give_back back = {.file = late->file};
+	struct kr_file *file = kr_file_get(late->file);
 
-	kr_file_get(file);
 	pthread_mutex_lock(&file->lock);
-	kr_extent_map_for_each(&late->extents, move_piece, &move);
+	kr_extent_map_for_each(&late->extents, give_back_piece, &back);
 	kr_extent_map_fini(&late->extents);
-	kr_extent_map_init(&late->extents);
 	pthread_mutex_unlock(&file->lock);
-	if (move.err)
+	if (back.err)
 		kr_log_error("out of memory: some bytes of a file that is gone wait in the journal for the next mount");
 	kr_log_warn("%s is gone at the server; its unflushed bytes wait in the journal to be discarded",
 		late->path ? late->path : "a file");

@@ -5,7 +5,7 @@
  * NAME.conflict-NODE-TIME beside the original.  It holds these bytes at their offsets and nothing else (holes between).
  * From there on it is a file like any other, which is flushed as any other.
  *
- * Until all have moved the original is not flushed: the journal's APPLIED would cover the late ones too.  Killed in
+ * Until all have moved the original is not flushed: the server would take the late ones for applied, too.  Killed in
  * between: they are found as the file's dirty bytes again, the server still says `conflict`, and names the same file
  * for the rest.  Where none can be made (no space) it is tried again every few seconds, and status shows it.  Loop
  * thread.
@@ -21,9 +21,8 @@ struct kr_late;
 
 enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
 
-/* What FILE has unflushed, or to be replayed, is late: PARTS (enum kr_conflict_part). ATTR: of the original; NULL: it
- * is gone. Without such bytes nothing happens. */
-void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr);
+/* What FILE has unflushed is late. ATTR: of the original; NULL: it is gone. Without such bytes nothing happens. */
+void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
 /* Goes on if there is anything to do; often. */
 void kr_late_step(struct kr_file *file);
 /* How much has not moved yet; *RET_ERR: why not, 0: nothing is known against it. */

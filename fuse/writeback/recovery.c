@@ -1,5 +1,5 @@
-/* Recovery of files: in a new session RECLAIM says what they need, its answer what they keep; at the start of a mount the
- * journal gives them back.  Loop thread. */
+/* Recovery of files: in a new session RECLAIM says what they need, its answer what they keep; at the start of a mount
+ * the journal gives them back.  Loop thread. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -8,10 +8,40 @@
 #include "fuse/readcache/stage.h"
 #include "fuse/writeback/flush_priv.h"
 
+/* --- a new session: what is claimed ----------------------------------------------------------- */
+
+static void note_seq(void *context, const struct kr_extent *piece)
+{
+	struct kr_claims *claims = context;
+
+	claims->first = claims->first ? KR_MIN(claims->first, piece->seq) : piece->seq;
+	claims->last = KR_MAX(claims->last, piece->seq);
+}
+
+struct kr_claims kr_flush_claims(struct kr_file *file)
+{
+	struct kr_claims claims = {0};
+
+	KR_SCOPED_LOCK(&file->lock);
+	kr_extent_map_for_each(&file->dirty, note_seq, &claims);
+	if (!file->flush->orphaned || file->flush->unjudged)
+		claims.resend = kr_flush_resent_seq(&file->dirty, file->flush->resend);
+	return claims;
+}
+
+/* What was under way or applied is dirty: it may be lost. */
+static void lose_session(struct kr_file *file, enum kr_flush_reason reason)
+{
+	(void)reason;
+	kr_flush_send_abandon(file);
+	kr_flush_forget_unstable(file->flush);
+	kr_flush_redirty(file, 0, 0);
+	kr_flush_settle(file);
+}
+
 struct collection {
 	kr_reclaim_add_fn add;
 	void *context;
-	const uint8_t *boot_id;
 };
 
 static void collect_file(struct kr_file *file, void *context)
@@ -21,30 +51,67 @@ static void collect_file(struct kr_file *file, void *context)
 	struct kr_reclaim_item item = {.file = file->fid, .opens = file->open.count + file->open.closing};
 
 	item.kinds = kr_file_session_lost(file);
-	kr_flush_claims(file, collection->boot_id, &item.claims);
+	item.claims = kr_flush_claims(file);
 	if (file->flush->uncovered &&
 		!kr_session_facts(file->mount->session)
 			 ->late) /* they are judged when everybody has reclaimed what was his */
-		item.claims.first = item.claims.last = 0;
+		item.claims = (struct kr_claims){0};
 	else if (file->flush->uncovered)
 		item.kinds |= KR_RECLAIM_UNCOVERED;
 	pthread_mutex_lock(&file->lock);
 	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);
-	kr_flush_claimed(file, item.since);
 	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
-	if (item.opens || item.kinds || item.claims.last || item.claims.replay_last)
+	if (item.opens || item.kinds || item.claims.last)
 		collection->add(collection->context, &item);
 }
 
 static void collect(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_context)
 {
-	struct collection collection = {
-		.add = add, .context = add_context, .boot_id = kr_session_facts(mount->session)->boot_id};
+	struct collection collection = {.add = add, .context = add_context};
+	struct kr_flusher *flusher = mount->flusher;
 
-	kr_journal_set_server(mount->journal, kr_session_facts(mount->session)->instance);
-	kr_flusher_session_lost(mount->flusher);
+	flusher->recovering = flusher->lost = true;
+	kr_flush_for_each(flusher, lose_session, KR_FLUSH_AGE);
+	kr_chains_session_lost(mount->chains);
 	kr_files_for_each(mount->files, collect_file, &collection);
+}
+
+/* --- ... and what is answered ----------------------------------------------------------------- */
+
+/* The server has all up to SEQ on its disk. */
+static void take_durable(struct kr_file *file, uint64_t seq)
+{
+	pthread_mutex_lock(&file->lock);
+	kr_journal_release_until(file->mount->journal, &file->dirty, seq);
+	file->flushed_seq = KR_MAX(file->flushed_seq, seq);
+	file->clear_suid &= !kr_extent_map_empty(&file->dirty);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_redirtied(file, 0);
+}
+
+void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	const bool late = kr_session_facts(file->mount->session)->late;
+
+	kr_file_get(file);
+	if (!err && reply->durable_seq)
+		take_durable(file, reply->durable_seq);
+	kr_unjudged_heard(file, err, reply);
+	if (!err && reply->conflict)
+		kr_late_begin(file, &reply->attr);
+	else if (err == -ESTALE) /* the server knows whether that is a conflict, perhaps since an earlier session */
+		kr_late_begin(file, NULL);
+	else if (err && late && kr_flush_claims(file).last) /* late bytes must not go in when the next flush is due */
+		kr_unjudged_begin(file, err);
+	if (err == -ESTALE && kr_flush_busy(file) && !file->flush->late) {
+		kr_log_warn("file %" PRIu64
+			    " is gone at the server; its unflushed bytes wait in the journal to be discarded",
+			file->base.ino);
+		kr_flush_orphan(file, err);
+	}
+	kr_flush_settle(file);
+	kr_file_put(file);
 }
 
 static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err, const struct kr_reclaim_reply *reply)
@@ -58,29 +125,47 @@ static void reclaimed(struct kr_mount *mount, const struct kr_fid *fid, int err,
 	kr_file_put(file);
 }
 
-static void replay(struct kr_mount *mount)
+static void step_file(struct kr_file *file, enum kr_flush_reason reason)
 {
-	kr_locks_reclaim(mount); /* on the wire before RECLAIM_DONE */
-	kr_flusher_replay(mount->flusher);
+	(void)reason;
+	kr_flush_step(file);
 }
 
 static void resumed(struct kr_mount *mount)
 {
+	struct kr_flusher *flusher = mount->flusher;
+
 	kr_files_resumed(mount->files);
-	if (mount->flusher->lost)
+	if (flusher->lost)
 		kr_stages_rejoin(mount);
-	kr_flusher_resumed(mount->flusher);
+	flusher->recovering = flusher->lost = false;
+	kr_flush_watch_calls(flusher);
+	kr_flush_for_each(flusher, step_file, KR_FLUSH_AGE);
 }
 
 const struct kr_session_hooks *kr_recovery_hooks(void)
 {
 	static const struct kr_session_hooks hooks = {
-		.collect = collect, .reclaimed = reclaimed, .replay = replay, .resumed = resumed};
+		.collect = collect, .reclaimed = reclaimed, .reclaim_locks = kr_locks_reclaim, .resumed = resumed};
 
 	return &hooks;
 }
 
 /* --- what the journal held at the start becomes files again ------------------------------------ */
+
+void kr_recovery_settle_power(struct kr_flusher *flusher)
+{
+	struct kr_mount *mount = flusher->mount;
+	const struct kr_flush *flush;
+
+	if (!mount->power_lost)
+		return;
+	KR_LIST_FOR_EACH(flush, &flusher->busy, busy)
+		if (flush->unjudged)
+			return;
+	mount->power_lost = false;
+	kr_journal_power_settled(mount->journal);
+}
 
 /* The file may be there already only in tests; normally nothing has been served yet. */
 static void adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
@@ -93,9 +178,9 @@ static void adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	recovered->file = NULL;
 	kr_extent_map_move(&recovered->dirty, &file->dirty);
 	file->written_seq = recovered->max_seq;
+	file->mtime = recovered->mtime;
 	file->clear_suid = recovered->clear_suid;
 	file->flush->noticed = !kr_extent_map_empty(&file->dirty);
-	file->flush->vouched = recovered->vouched ? kr_session_facts(mount->session)->instance : 0;
 	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that
 	 * were read here.  Of those that are uncovered it gave its leases back; WRITE is claimed for them all the same,
 	 * because they are dirty (kr_lease_state_lost): the server gives it if nobody else has a lease that excludes
@@ -103,8 +188,8 @@ static void adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	file->lease.reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
 	file->flush->dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
-	kr_list_move(&recovered->applied, &file->flush->applied);
-	kr_file_redirtied(file, recovered->mtime, 0);
+	file->flush->resend = recovered->max_seq;
+	kr_file_redirtied(file, 0);
 	kr_flush_settle(file);
 	if (uncovered)
 		kr_unjudged_recovered(file, &recovered->uncovered);

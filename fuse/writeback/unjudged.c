@@ -1,13 +1,10 @@
-/* Bytes of which the server has not said whether they may still go into their file.  The server could not say (1), or
- * other nodes' bytes have gone in since (2), or can have gone in (3). (1) The conflict of a late node cannot be written
- * down, or a late node hears only then that a failed sync has lost bytes taken from it. (2) A replay was refused in its
- * turn. (3) Dirty bytes were refused, when a lease is given back.
+/* Bytes of which the server has not said whether they may still go into their file.  The server could not say: the
+ * conflict of a late node cannot be written down, for instance.  Or they are uncovered: the server refused them, and a
+ * lease was given back meanwhile, so other nodes can have changed the file since.
  *
  * The node holds them like those of a file that is gone, and every program hears of the error.  But the node sends
- * RECLAIM now and then, until the server can tell: then they go into the file or to a conflict file (late.c).  The
- * server may only want to be asked once more for replays (AGAIN).  Then the node asks at once, and programs wait.
- * Programs hear of such replays only when the server has answered otherwise than that they may go in.  Meanwhile
- * `unjudged` is set, but not `orphaned`; nothing of the file is sent, because replays come first.  Loop thread.
+ * RECLAIM now and then, until the server can tell: then they go into the file or to a conflict file (late.c).  Loop
+ * thread.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,39 +13,16 @@
 #include "common/base/log.h"
 #include "fuse/writeback/flush_priv.h"
 
-/* Our lease was good when we wrote, and when we had these attributes. */
+/* Our lease was good when we wrote, and when we had these attributes.  A time that a program has set says nothing. */
 struct kr_time kr_file_since(const struct kr_file *file)
 {
+	struct kr_time ctime = file->base.ctime, mtime = file->mtime;
+
 	if (file->flush->unjudged)
 		return file->flush->unjudged_since;
-	return kr_time_compare(file->base.ctime, file->mtime) > 0 ? file->base.ctime : file->mtime;
-}
-
-static void take_since(struct kr_file *file)
-{
-	KR_SCOPED_LOCK(&file->lock);
-	file->flush->unjudged_since = kr_file_since(file);
-}
-
-bool kr_unjudged_in_silence(const struct kr_file *file)
-{
-	return file->flush->unjudged && !file->flush->orphaned;
-}
-
-/* The first time at once; again when some time has passed since the server was asked, or something has gone in since
- * (kr_unjudged_gone_in): it can say AGAIN as fast as it is asked. */
-void kr_unjudged_ask(struct kr_file *file)
-{
-	if (file->flush->orphaned || file->flush->unjudged)
-		return;
-	take_since(file);
-	file->flush->unjudged = true;
-}
-
-void kr_unjudged_gone_in(struct kr_file *file)
-{
-	if (!file->flush->unjudged)
-		file->flush->judge_ns = 0;
+	if (kr_time_compare(mtime, ctime) > 0 && kr_time_compare(mtime, kr_file_now(file->mount)) <= 0)
+		return mtime;
+	return ctime;
 }
 
 void kr_unjudged_begin(struct kr_file *file, int err)
@@ -64,7 +38,9 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 			"others have changed it meanwhile",
 			file->base.ino, strerror(-err));
 	flush->unjudged_err = err;
-	take_since(file);
+	pthread_mutex_lock(&file->lock);
+	flush->unjudged_since = kr_file_since(file);
+	pthread_mutex_unlock(&file->lock);
 	flush->unjudged = true;
 	flush->judge_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;
 	kr_flush_orphan(file, err);
@@ -94,14 +70,15 @@ static bool has_refused(const struct kr_file *file)
 	return refused.found;
 }
 
-bool kr_unjudged_refused(struct kr_file *file)
+static bool is_refused(struct kr_file *file)
 {
 	KR_SCOPED_LOCK(&file->lock);
 	return has_refused(file);
 }
 
-/* What is written while it is waited for does not make it wait anew. */
-bool kr_unjudged_awaited(struct kr_file *file)
+/* Whether the directory has to say first that the bytes are uncovered.  What is written while it is waited for does not
+ * make it wait anew. */
+static bool awaits_line(struct kr_file *file)
 {
 	struct kr_time since;
 	uint64_t up_to = 0;
@@ -116,6 +93,11 @@ bool kr_unjudged_awaited(struct kr_file *file)
 	return kr_uncovered_awaited(kr_flusher_of(file)->uncovered, file, since, up_to);
 }
 
+bool kr_unjudged_binds(struct kr_file *file)
+{
+	return (file->flush->send && is_refused(file)) || awaits_line(file);
+}
+
 /* Why they were refused, also when the server has let them in since, and nobody has tried to send them again. */
 static int refusal(const struct kr_flush *flush)
 {
@@ -124,32 +106,13 @@ static int refusal(const struct kr_flush *flush)
 	return flush->unjudged_err ? flush->unjudged_err : -EIO;
 }
 
-/* Our lease was good until we claimed what we had; what we have learned of the file since is what others have made of
- * it. */
-void kr_unjudged_unclaimed(struct kr_file *file, int err)
-{
-	struct kr_flush *flush = file->flush;
-
-	bool known = flush->unjudged;
-
-	if (err)
-		kr_unjudged_begin(file, err);
-	else
-		kr_unjudged_ask(file);
-	if (!known && flush->claimed_since.sec) /* else this file has claimed nothing */
-		flush->unjudged_since = flush->claimed_since;
-	if (!known)
-		flush->judge_ns = 0;
-	flush->unclaimed = true;
-}
-
 /* Nobody else could write before now. */
-void kr_flush_uncovered(struct kr_file *file)
+void kr_unjudged_uncovered(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
 	bool known = flush->unjudged; /* what others have changed since an earlier moment counts */
 
-	if (flush->uncovered || !kr_unjudged_refused(file))
+	if (flush->uncovered || !is_refused(file))
 		return;
 	flush->uncovered = true;
 	kr_unjudged_begin(file, refusal(flush));
@@ -172,20 +135,41 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 	kr_flush_orphan(file, -EIO);
 }
 
+/* --- the answer ------------------------------------------------------------------------------- */
+
+/* Where they may go in the answer comes with WRITE, so that nobody writes before they have; it does not for a user who
+ * may not write the file any more: others may write then, and it is asked again.  When a session begins only a late
+ * node asks for uncovered bytes: others would wait for the end of the grace period, which waits for them. */
+static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
+{
+	const struct kr_flush *flush = file->flush;
+
+	if (!flush->unjudged || (err && err != -ESTALE))
+		return false;
+	if (flush->uncovered && kr_flusher_of(file)->recovering && !kr_session_facts(file->mount->session)->late)
+		return false;
+	if (err || reply->conflict || (reply->kinds & KR_LEASE_WRITE))
+		return true;
+	KR_SCOPED_LOCK(&file->lock);
+	return kr_extent_map_empty(&file->dirty);
+}
+
 /* Whoever wanted it flushed meanwhile has heard of the error, and does not ask again. */
-void kr_unjudged_end(struct kr_file *file)
+void kr_unjudged_heard(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
 	struct kr_flush *flush = file->flush;
-	bool silent = kr_unjudged_in_silence(file);
 
-	flush->unjudged = flush->unclaimed = false;
-	if (silent)
+	if (!is_judged(file, err, reply))
 		return;
-	flush->orphaned = flush->uncovered = false;
+	flush->unjudged = flush->orphaned = flush->uncovered = false;
 	flush->plan = (struct kr_flush_plan){0};
+	if (!err && !reply->conflict)
+		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 	KR_SCOPED_LOCK(&file->lock);
 	kr_flush_plan_want(&flush->plan, kr_extent_map_max_seq(&file->dirty), false);
 }
+
+/* --- asking ----------------------------------------------------------------------------------- */
 
 /* Between sessions the file has been asked for with all others. */
 static bool is_current(const struct kr_file *file)
@@ -230,14 +214,6 @@ static void judged(void *context, int err, const void *message, struct kr_buf *d
 	kr_file_put(file);
 }
 
-/* Dirty bytes wait for the replays.  A lease that is to be given back waits for the dirty bytes, and the server's
- * answer perhaps for the lease. */
-static bool holds_others_up(struct kr_file *file)
-{
-	KR_SCOPED_LOCK(&file->lock);
-	return kr_lease_state_giving_up(&file->holder) && !kr_extent_map_empty(&file->dirty);
-}
-
 void kr_unjudged_step(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
@@ -247,21 +223,15 @@ void kr_unjudged_step(struct kr_file *file)
 		.since = flush->unjudged_since};
 	struct kr_claims claims;
 
-	if (kr_unjudged_in_silence(file) && holds_others_up(file))
-		kr_unjudged_begin(file, -EIO);
 	/* What is opened or closed meanwhile would be counted twice. */
 	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->open.opening ||
-		file->open.closing || !kr_list_empty(&flush->sends))
+		file->open.closing || flush->send)
 		return;
-	kr_flush_claims(file, kr_session_facts(file->mount->session)->boot_id, &claims);
+	claims = kr_flush_claims(file);
 	request.first = claims.first;
 	request.last = claims.last;
-	request.replay_first = claims.replay_first;
-	request.replay_last = claims.replay_last;
-	request.oldest = claims.oldest;
-	request.newest = claims.newest;
+	request.resend = claims.resend;
 	flush->judging = true;
-	flush->unclaimed = false;
 	flush->judge_generation = kr_files_generation(file->mount->files);
 	kr_rpc_call(file->mount->rpc, KR_MSG_RECLAIM, &request, NULL, 0, KR_RPC_HARD, judged, kr_file_get(file));
 }

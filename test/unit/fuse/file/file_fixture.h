@@ -44,7 +44,6 @@ static struct {
 	bool sending;
 	bool awaited;                         /* the directory has to say something before a lease is given back */
 	void (*worker)(struct kr_file *file); /* what another thread does after the loop has looked whether it has to */
-	bool lost;                            /* a failed sync has lost something */
 } fake;
 static struct kr_mount mount;
 static uv_loop_t loop;
@@ -170,11 +169,6 @@ static bool is_sending(const struct kr_file *file)
 	(void)file;
 	return fake.sending;
 }
-static bool is_unapplied(struct kr_file *file)
-{
-	(void)file;
-	return fake.lost;
-}
 static bool is_bound(struct kr_file *file)
 {
 	bool bound = fake.awaited && (file->holder.recalled | file->holder.leaving);
@@ -195,7 +189,6 @@ static const struct kr_flush_hooks flush_hooks = {
 	.step = step_flush,
 	.is_busy = is_busy,
 	.is_sending = is_sending,
-	.is_unapplied = is_unapplied,
 	.is_bound = is_bound,
 	.uncovered = uncovered,
 };

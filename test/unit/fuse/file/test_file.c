@@ -78,15 +78,15 @@ static void a_flush_that_is_not_taken_makes_the_lease_be_asked_again(void **stat
 	obtain(file, KR_LEASE_WRITE, &message.attr);
 	dirty(file, 0, 100, 1);
 	before = fake.count;
-	assert_true(kr_file_may_flush(file));
+	assert_true(kr_file_may_flush(file, false));
 	kr_file_flush_untaken(file);
 	turn();
-	assert_false(kr_file_may_flush(file));
+	assert_false(kr_file_may_flush(file, false));
 	assert_int_equal(fake.count, before + 1);
 	assert_int_equal(last_call(KR_MSG_LEASE)->msg.lease_request.kinds, KR_LEASE_WRITE);
 	fake.flush_steps = 0;
 	reply(last_call(KR_MSG_LEASE), 0, &message);
-	assert_true(kr_file_may_flush(file));
+	assert_true(kr_file_may_flush(file, false));
 	assert_true(fake.flush_steps > 0);
 	flushed(file, 1, 100);
 	file->open.handles = 0;
@@ -105,7 +105,7 @@ static void a_recall_of_a_lease_in_doubt_is_answered_after_the_flush(void **stat
 	kr_file_flush_untaken(file);
 	turn();
 	recall(KR_LEASE_WRITE);
-	assert_true(kr_file_may_flush(file));
+	assert_true(kr_file_may_flush(file, false));
 	assert_int_equal(fake.flushes, 1);
 	assert_int_equal(fake.answers, 0);
 	flushed(file, 1, 100);

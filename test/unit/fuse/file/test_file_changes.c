@@ -12,11 +12,6 @@ static void a_query_tells_of_unflushed_bytes(void **state)
 	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1});
 	fake.on_query(&mount, &down, &request, NULL);
 	assert_int_equal(fake.query.dirty, 0);
-	fake.lost = true; /* what it flushed before */
-	fake.on_query(&mount, &down, &request, NULL);
-	assert_int_equal(fake.query.dirty, 1);
-	assert_int_equal(fake.query.end, 0);
-	fake.lost = false;
 	dirty(file, 500, 100, 1);
 	fake.on_query(&mount, &down, &request, NULL);
 	assert_int_equal(fake.query.dirty, 1);

@@ -1,26 +1,21 @@
 /* Calls of a node, and requests of its server, over connections that come and go. */
 #include "test/unit/fuse/session/rpc_fixture.h"
 
-static void calls_wait_for_the_session_and_early_ones_do_not(void **state)
+static void calls_wait_for_the_session(void **state)
 {
-	struct answer late = {0}, early = {0};
+	struct answer late = {0};
 
 	(void)state;
 	ask_remove(&late, 0);
-	ask_remove(&early, KR_RPC_EARLY);
+	kr_rpc_open_answers(mount.rpc);
 	for (int i = 0; i < 5; i++)
 		turn();
 	assert_int_equal(server.count, 0);
-	kr_rpc_open_early(mount.rpc);
-	UNTIL(server.count == 1);
-	reply_nothing(&server.seen[0]);
-	UNTIL(early.count);
 	assert_false(kr_rpc_connected(mount.rpc));
 	kr_rpc_open(mount.rpc);
-	UNTIL(server.count == 2);
-	reply(&server.seen[1], -ENOTEMPTY, NULL);
+	UNTIL(server.count == 1);
+	reply(&server.seen[0], -ENOTEMPTY, NULL);
 	UNTIL(late.count);
-	assert_int_equal(early.err, 0);
 	assert_int_equal(late.err, -ENOTEMPTY);
 }
 
@@ -262,7 +257,7 @@ static void what_cannot_be_encoded_is_reported_later(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(calls_wait_for_the_session_and_early_ones_do_not),
+		TEST(calls_wait_for_the_session),
 		TEST(unanswered_calls_are_sent_again_in_order_with_their_ids),
 		TEST(a_lease_that_is_not_answered_is_told_once_and_its_end),
 		TEST(hooks_hear_of_each_call_until_it_has_ended),

@@ -34,7 +34,8 @@ static struct {
 	bool reset;
 } rpc;
 static struct {
-	int collected, replayed, resumed, live;
+	int collected, locked, resumed, live;
+	uint32_t flags;                   /* of the latest HELLO */
 	int reclaimed[FILES], err[FILES]; /* times, and what was last told */
 } heard;
 static struct kr_mount_options options;
@@ -45,8 +46,10 @@ static uv_loop_t loop;
 
 int kr_rpc_direct(struct kr_rpc *unused, uint16_t type, const void *msg, kr_rpc_fn callback, void *context)
 {
-	(void)unused, (void)msg;
+	(void)unused;
 	assert_true(rpc.count < CALLS);
+	if (type == KR_MSG_HELLO)
+		heard.flags = ((const struct kr_hello_request *)msg)->flags;
 	if (type == rpc.unqueued && rpc.queued-- == 0)
 		return -ENOMEM;
 	rpc.calls[rpc.count++] = (struct call){type, callback, context};
@@ -68,7 +71,7 @@ void kr_rpc_set_session(struct kr_rpc *unused, uint64_t session)
 {
 	(void)unused, (void)session;
 }
-void kr_rpc_open_early(struct kr_rpc *unused)
+void kr_rpc_open_answers(struct kr_rpc *unused)
 {
 	(void)unused;
 }
@@ -143,10 +146,11 @@ static void reclaimed(struct kr_mount *unused, const struct kr_fid *file, int er
 	heard.err[file->bytes[0]] = err;
 }
 
-static void replay(struct kr_mount *of)
+static void reclaim_locks(struct kr_mount *unused)
 {
-	heard.replayed++;
-	kr_session_replayed(of->session);
+	(void)unused;
+	assert_int_equal(rpc.count, 0); /* before RECLAIM_DONE */
+	heard.locked++;
 }
 
 static void resumed(struct kr_mount *unused)
@@ -228,7 +232,7 @@ static void connect_to(uint64_t session, bool known)
 /* --- tests ------------------------------------------------------------------------------------ */
 
 static const struct kr_session_hooks hooks = {
-	.collect = collect, .reclaimed = reclaimed, .replay = replay, .resumed = resumed};
+	.collect = collect, .reclaimed = reclaimed, .reclaim_locks = reclaim_locks, .resumed = resumed};
 
 static void assert_times(int first, int second, int third)
 {
@@ -271,6 +275,21 @@ static int tear_down(void **state)
 	return uv_loop_close(&loop);
 }
 
+/* Until the server has judged all that the journal held, whatever sessions that takes. */
+static void the_server_is_told_of_a_loss_of_power(void **state)
+{
+	(void)state;
+	break_connection();
+	mount.power_lost = true;
+	connect_to(2, false);
+	assert_int_equal(heard.flags, KR_HELLO_POWER_LOST);
+	assert_true(kr_session_facts(mount.session)->late);
+	break_connection();
+	mount.power_lost = false;
+	connect_to(3, false);
+	assert_int_equal(heard.flags, 0);
+}
+
 static void a_session_that_the_server_knows_goes_on(void **state)
 {
 	(void)state;
@@ -288,9 +307,9 @@ static void one_that_it_does_not_know_is_recovered(void **state)
 	connect_to(2, false);
 	answer_reclaim(0);
 	answer_reclaim(-ESTALE);
-	assert_int_equal(heard.replayed, 0);
+	assert_int_equal(heard.locked, 0);
 	answer_reclaim(0);
-	assert_int_equal(heard.replayed, 1);
+	assert_int_equal(heard.locked, 1);
 	assert_false(rpc.open);
 	answer_done();
 	assert_true(rpc.open);
@@ -308,7 +327,7 @@ static void a_connection_that_breaks_decides_nothing(void **state)
 	answer_reclaim(0);
 	break_connection();
 	assert_times(1, 0, 0);
-	assert_int_equal(heard.replayed, 0);
+	assert_int_equal(heard.locked, 0);
 	connect_to(3, false);
 	assert_int_equal(heard.collected, 2);
 	break_connection();
@@ -317,7 +336,7 @@ static void a_connection_that_breaks_decides_nothing(void **state)
 	for (int i = 0; i < FILES; i++)
 		answer_reclaim(0);
 	assert_times(2, 1, 1);
-	assert_int_equal(heard.replayed, 1);
+	assert_int_equal(heard.locked, 1);
 	answer_done();
 	assert_true(rpc.open);
 }
@@ -330,7 +349,7 @@ static void a_recovery_whose_end_is_lost_starts_over(void **state)
 	connect_to(2, false);
 	for (int i = 0; i < FILES; i++)
 		answer_reclaim(0);
-	assert_int_equal(heard.replayed, 1);
+	assert_int_equal(heard.locked, 1);
 	break_connection();
 	connect_to(2, true);
 	assert_int_equal(heard.collected, 2);
@@ -449,6 +468,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
+		TEST(the_server_is_told_of_a_loss_of_power),
 		TEST(a_session_that_the_server_knows_goes_on),
 		TEST(one_that_it_does_not_know_is_recovered),
 		TEST(a_connection_that_breaks_decides_nothing),

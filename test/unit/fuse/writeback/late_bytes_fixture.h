@@ -26,7 +26,6 @@
 #include "test/unit/moved_clock.h"
 
 enum { MODEL_BYTES = 40000, BLOCK = 4096 };
-static const uint8_t old_boot[16] = {1}, current_boot[16] = {2};
 
 static struct fixture {
 	char directory[64], copy[64];
@@ -117,16 +116,10 @@ static inline void paint_recovered(
 {
 	struct picture picture = {journal, bytes};
 	struct kr_recovered_file *file;
-	struct kr_applied *applied;
 
 	KR_LIST_FOR_EACH(file, &recovery->files, link) {
-		if (!file->file || !kr_fid_equal(&file->file->fid, fid))
-			continue;
-		KR_LIST_FOR_EACH(applied, &file->applied, link) {
-			if (memcmp(applied->boot_id, current_boot, 16) != 0)
-				kr_extent_map_for_each(&applied->extents, paint, &picture);
-		}
-		kr_extent_map_for_each(&file->dirty, paint, &picture);
+		if (file->file && kr_fid_equal(&file->file->fid, fid))
+			kr_extent_map_for_each(&file->dirty, paint, &picture);
 	}
 }
 
@@ -169,8 +162,6 @@ int __wrap_kr_journal_append(struct kr_journal *journal, struct kr_journal_file 
 	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
 void __real_kr_journal_release(void *journal, const struct kr_extent *piece);
 void __wrap_kr_journal_release(void *journal, const struct kr_extent *piece);
-void __real_kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
-void __wrap_kr_journal_release_mark(struct kr_journal *journal, uint64_t mark);
 void *__real_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__real_malloc(size_t size);
@@ -190,12 +181,6 @@ int __wrap_kr_journal_append(struct kr_journal *journal, struct kr_journal_file 
 void __wrap_kr_journal_release(void *journal, const struct kr_extent *piece)
 {
 	__real_kr_journal_release(journal, piece);
-	look_if_watched();
-}
-
-void __wrap_kr_journal_release_mark(struct kr_journal *journal, uint64_t mark)
-{
-	__real_kr_journal_release_mark(journal, mark);
 	look_if_watched();
 }
 
@@ -236,9 +221,8 @@ void kr_file_learn(struct kr_file *file, const struct kr_attr *attr)
 {
 	file->base = *attr;
 }
-void kr_file_redirtied(struct kr_file *file, struct kr_time mtime, int err)
+void kr_file_redirtied(struct kr_file *file, int err)
 {
-	(void)mtime;
 	assert_ptr_equal(file, &F.original);
 	assert_int_equal(err, -ESTALE);
 	F.redirtied++;
@@ -261,30 +245,11 @@ void kr_flush_dirtied(struct kr_file *file)
 {
 	assert_ptr_equal(file, &F.target);
 }
-bool kr_flush_has_replays(struct kr_file *file, const uint8_t boot_id[16])
-{
-	struct kr_applied *applied;
-
-	KR_LIST_FOR_EACH(applied, &file->flush->applied, link) {
-		if (memcmp(applied->boot_id, boot_id, 16) != 0)
-			return true;
-	}
-	return false;
-}
-bool kr_flush_is_current_boot(const struct kr_file *file, const struct kr_applied *applied)
-{
-	(void)file;
-	return memcmp(applied->boot_id, current_boot, 16) == 0;
-}
 void kr_flush_orphan(struct kr_file *file, int err)
 {
 	file->flush->orphaned = true;
 	F.orphaned++;
 	F.orphan_err = err;
-}
-void kr_flush_release_map(struct kr_file *file, struct kr_extent_map *map)
-{
-	kr_journal_release_map(file->mount->journal, map);
 }
 void kr_flush_settle(struct kr_file *file)
 {
@@ -353,7 +318,6 @@ static inline void init_fixture(uint64_t max)
 	F.mount.journal = F.journal;
 	F.mount.options = &F.options;
 	F.mount.flusher = &F.flusher;
-	memcpy(F.facts.boot_id, current_boot, 16);
 	F.flusher.mount = &F.mount;
 	F.flusher.conflicts = json_array();
 	init_file(&F.original, 'o');
@@ -370,16 +334,8 @@ static inline int setup(void **state)
 
 static inline void free_file(struct kr_file *file)
 {
-	struct kr_link *link;
-
 	kr_late_fini(file->flush);
 	kr_extent_map_fini(&file->dirty);
-	while ((link = kr_list_pop(&file->flush->applied))) {
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
-
-		kr_extent_map_fini(&applied->extents);
-		free(applied);
-	}
 	kr_journal_file_free(file->journal_file);
 	assert_int_equal(file->life.references, 1);
 }
@@ -415,26 +371,11 @@ static inline void write_bytes(uint64_t offset, size_t length, uint8_t value, bo
 	free(data);
 }
 
-/* What is dirty is applied, as flush.c does it. */
-static inline void apply(uint64_t round, const uint8_t boot[16])
-{
-	struct kr_applied *applied = calloc(1, sizeof(*applied));
-
-	applied->up_to = kr_extent_map_max_seq(&F.original.dirty);
-	applied->round = round;
-	applied->mtime = F.original.mtime;
-	memcpy(applied->boot_id, boot, 16);
-	applied->mark = kr_journal_applied(F.journal, F.original.journal_file, applied->up_to, round, boot);
-	kr_extent_map_init(&applied->extents);
-	kr_extent_map_move(&F.original.dirty, &applied->extents);
-	kr_list_append(&F.original.flush->applied, &applied->link);
-}
-
-static inline void begin(uint8_t parts)
+static inline void begin(void)
 {
 	const struct kr_attr attr = {.ino = 5, .mode = S_IFREG | 0640, .uid = 10, .gid = 20};
 
-	kr_late_begin(&F.original, parts, &attr);
+	kr_late_begin(&F.original, &attr);
 }
 
 /* The server answers CONFLICT. */

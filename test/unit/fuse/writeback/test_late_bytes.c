@@ -4,11 +4,7 @@
 static void without_such_bytes_nothing_happens(void **state)
 {
 	(void)state;
-	begin(KR_CONFLICT_ALL);
-	write_bytes(0, 10, 1, false);
-	begin(KR_CONFLICT_REPLAYS);
-	apply(3, current_boot);
-	begin(KR_CONFLICT_ALL);
+	begin();
 	assert_null(F.original.flush->late);
 	assert_int_equal(F.calls + F.redirtied, 0);
 }
@@ -17,7 +13,7 @@ static void who_has_the_conflict_file_open_reads_what_moves_into_it(void **state
 {
 	(void)state;
 	write_bytes(100, 50, 1, true);
-	begin(KR_CONFLICT_ALL);
+	begin();
 	kr_lease_state_cached(&F.target.holder);
 	answer(0);
 	assert_all_moved();
@@ -30,7 +26,7 @@ static void dirty_bytes_move_to_the_file_that_the_server_names(void **state)
 	write_bytes(100, 50, 1, true);
 	write_bytes(120, 5, 2, true);
 	F.watched = true;
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	assert_true(kr_extent_map_empty(&F.original.dirty)); /* nobody here reads them any more */
 	assert_int_equal(F.redirtied, 1);
 	assert_string_equal(F.asked_path, "dir/original");
@@ -50,55 +46,6 @@ static void dirty_bytes_move_to_the_file_that_the_server_names(void **state)
 	assert_int_equal(live(), 0);
 }
 
-/* The later one wins where they overlap, and what belongs to this boot of the server is no replay. */
-static void rounds_to_be_replayed_move_in_their_order(void **state)
-{
-	(void)state;
-	write_bytes(90, 30, 9, false);
-	apply(9, current_boot); /* that one has been replayed */
-	write_bytes(0, 100, 1, true);
-	apply(10, old_boot);
-	write_bytes(50, 100, 2, true);
-	apply(11, old_boot);
-	write_bytes(30, 40, 3, true);
-	write_bytes(140, 60, 4, true);
-	apply(12, old_boot);
-	F.watched = true;
-	begin(KR_CONFLICT_REPLAYS);
-	assert_int_equal(F.asked.written.sec, 1004);
-	answer(0);
-	F.watched = false;
-	assert_all_moved();
-	assert_false(kr_flush_has_replays(&F.original, current_boot));
-	assert_false(kr_list_empty(&F.original.flush->applied));
-}
-
-static void dirty_bytes_win_over_rounds_to_be_replayed(void **state)
-{
-	(void)state;
-	write_bytes(0, 100, 1, true);
-	apply(10, old_boot);
-	write_bytes(20, 100, 2, true);
-	F.watched = true;
-	begin(KR_CONFLICT_ALL);
-	answer(0);
-	F.watched = false;
-	assert_all_moved();
-}
-
-/* Only the replays are in conflict: what is dirty may go into the original when they have left. */
-static void dirty_bytes_that_are_not_late_stay(void **state)
-{
-	(void)state;
-	write_bytes(0, 100, 1, true);
-	apply(10, old_boot);
-	write_bytes(2000, 10, 2, false);
-	begin(KR_CONFLICT_REPLAYS);
-	answer(0);
-	assert_all_moved();
-	assert_int_equal(F.original.dirty.bytes, 10);
-}
-
 /* The end of a write is still here when what covered its middle has moved: it must not come back over that. */
 static void killed_at_any_step_no_older_byte_comes_back_over_a_newer_one(void **state)
 {
@@ -108,14 +55,12 @@ static void killed_at_any_step_no_older_byte_comes_back_over_a_newer_one(void **
 	for (int i = 0; i < 30; i++) {
 		random = random * UINT64_C(6364136223846793005) + 1442695040888963407u;
 		write_bytes((random >> 33) % 3000, 1 + (random >> 20) % 900, (uint8_t)(1 + i), true);
-		if (i == 8 || i == 15)
-			apply((uint64_t)i, old_boot);
 	}
 	F.watched = true;
-	begin(KR_CONFLICT_ALL);
+	begin();
 	answer(0);
 	F.watched = false;
-	assert_true(F.looks > 60);
+	assert_true(F.looks > 40);
 	assert_all_moved();
 }
 
@@ -123,14 +68,14 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 {
 	(void)state;
 	many_writes(100, 1);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0); /* moves the first of them */
 	assert_non_null(F.original.flush->late);
 	assert_false(kr_extent_map_empty(&F.target.dirty));
 	flush_target();
 	write_bytes(8, 3000, 2, true);
 	F.watched = true;
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	assert_int_equal(F.calls, 2); /* the server says anew where it goes */
 	assert_int_equal(F.asked.last, F.original.written_seq);
 	answer(0);
@@ -140,26 +85,21 @@ static void a_second_lapse_in_the_middle_adds_newer_bytes(void **state)
 	assert_all_moved();
 }
 
-/* A failed sync has taken what this boot of the server had, while what a former one has lost is in conflict and waits
- * for its file: it was written before that. */
+/* A failed sync has made dirty what was applied before, while what was written over it waits for its file. */
 static void a_second_lapse_in_the_middle_adds_older_bytes_under_newer_ones(void **state)
 {
-	struct kr_applied *applied;
+	struct kr_extent_map applied;
 
 	(void)state;
 	write_bytes(0, 100, 1, true);
-	apply(20, current_boot);
-	applied = KR_LIST_ENTRY(F.original.flush->applied.head.next, struct kr_applied, link);
+	kr_extent_map_init(&applied);
+	kr_extent_map_move(&F.original.dirty, &applied);
 	write_bytes(50, 20, 2, true);
-	apply(11, old_boot);
-	begin(KR_CONFLICT_REPLAYS);
-	kr_journal_void_applied(F.journal, applied);
-	kr_list_remove(&applied->link);
-	kr_extent_map_move(&applied->extents, &F.original.dirty);
-	free(applied);
+	begin();
+	kr_extent_map_move(&applied, &F.original.dirty);
 	write_bytes(60, 20, 3, true);
 	F.watched = true;
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0);
 	F.watched = false;
 	assert_all_moved();
@@ -170,7 +110,7 @@ static void many_ranges_move_one_turn_after_the_other(void **state)
 {
 	(void)state;
 	many_writes(1000, 1);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	assert_null(F.posted);
 	answer(0);
 	while (F.posted)
@@ -184,7 +124,7 @@ static void the_directory_does_not_say_any_more_that_what_has_moved_was_refused(
 {
 	(void)state;
 	many_writes(100, 1);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0); /* moves the first of them */
 	assert_int_equal(F.forgotten, 0);
 	while (F.posted)
@@ -193,24 +133,11 @@ static void the_directory_does_not_say_any_more_that_what_has_moved_was_refused(
 	assert_all_moved();
 }
 
-static void replays_that_have_moved_say_nothing_of_what_was_refused(void **state)
-{
-	(void)state;
-	write_bytes(0, 100, 1, true);
-	apply(10, old_boot);
-	write_bytes(2000, 10, 2, false);
-	F.original.flush->uncovered = true;
-	begin(KR_CONFLICT_REPLAYS);
-	answer(0);
-	assert_int_equal(F.forgotten, 0);
-	assert_all_moved();
-}
-
 static void what_is_discarded_in_the_middle_does_not_go_on(void **state)
 {
 	(void)state;
 	many_writes(1000, 1);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0);
 	run_posted();
 	assert_non_null(F.posted);
@@ -223,9 +150,9 @@ static void a_second_lapse_while_the_server_is_asked_asks_once(void **state)
 {
 	(void)state;
 	write_bytes(0, 100, 1, true);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	write_bytes(50, 100, 2, true);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	assert_int_equal(F.calls, 1);
 	answer(0);
 	assert_all_moved();
@@ -237,7 +164,7 @@ static void what_cannot_have_a_file_is_tried_again(void **state)
 
 	(void)state;
 	write_bytes(0, 100, 1, true);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(-ENOSPC);
 	kr_late_step(&F.original);
 	assert_int_equal(F.calls, 1);
@@ -253,7 +180,7 @@ static void what_the_server_refuses_waits_to_be_discarded(void **state)
 {
 	(void)state;
 	write_bytes(0, 100, 1, true);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	write_bytes(50, 100, 2, true); /* a program goes on meanwhile */
 	F.watched = true;
 	answer(-EPERM);
@@ -268,7 +195,7 @@ static void discarded_bytes_leave_the_journal(void **state)
 {
 	(void)state;
 	write_bytes(0, 100, 1, true);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	kr_late_discard(&F.original);
 	assert_null(F.original.flush->late);
 	assert_int_equal(live(), 0);
@@ -283,15 +210,11 @@ int main(void)
 		TEST(without_such_bytes_nothing_happens),
 		TEST(who_has_the_conflict_file_open_reads_what_moves_into_it),
 		TEST(dirty_bytes_move_to_the_file_that_the_server_names),
-		TEST(rounds_to_be_replayed_move_in_their_order),
-		TEST(dirty_bytes_win_over_rounds_to_be_replayed),
-		TEST(dirty_bytes_that_are_not_late_stay),
 		TEST(killed_at_any_step_no_older_byte_comes_back_over_a_newer_one),
 		TEST(a_second_lapse_in_the_middle_adds_newer_bytes),
 		TEST(a_second_lapse_in_the_middle_adds_older_bytes_under_newer_ones),
 		TEST(many_ranges_move_one_turn_after_the_other),
 		TEST(the_directory_does_not_say_any_more_that_what_has_moved_was_refused),
-		TEST(replays_that_have_moved_say_nothing_of_what_was_refused),
 		TEST(what_is_discarded_in_the_middle_does_not_go_on),
 		TEST(a_second_lapse_while_the_server_is_asked_asks_once),
 		TEST(what_cannot_have_a_file_is_tried_again),

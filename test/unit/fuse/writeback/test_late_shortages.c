@@ -17,7 +17,7 @@ static void a_disk_that_has_room_again_is_found_out(void **state)
 {
 	(void)state;
 	many_writes(100, 1);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0); /* moves the first of them */
 	disk_full = true;
 	kr_late_step(&F.original);
@@ -44,7 +44,7 @@ static void a_full_journal_does_not_keep_its_late_bytes(void **state)
 		bytes += PIECE)
 		assert_int_equal(kr_extent_map_insert(&F.original.dirty, &extent, NULL, NULL), 0);
 	assert_true(bytes > 2 * PIECE);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0);
 	for (unsigned turns = 0; F.original.flush->late; turns++) {
 		struct kr_journal_usage usage;
@@ -70,7 +70,7 @@ static void a_full_journal_waits_for_what_has_moved(void **state)
 	teardown(NULL);
 	init_fixture(KR_JOURNAL_MIN);
 	many_writes(100, 1);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0);
 	while (kr_journal_append(F.journal, F.original.journal_file, 0, data, sizeof(data), (struct kr_time){1, 1},
 		       false, &extent) == 0)
@@ -105,16 +105,14 @@ static void out_of_memory_at_the_beginning_nothing_is_lost(void **state)
 		teardown(NULL);
 		init_fixture(64 << 20);
 		write_bytes(500, 10, 9, true);
-		begin(KR_CONFLICT_DIRTY);
+		begin();
 		answer(-ENOSPC);
 		write_bytes(0, 100, 1, true);
-		apply(10, old_boot);
 		write_bytes(50, 100, 2, true);
-		apply(11, old_boot);
 		write_bytes(490, 15, 3, true);
 		write_bytes(70, 10, 4, true);
 		F.allocations_left = good;
-		begin(KR_CONFLICT_ALL);
+		begin();
 		failed = F.allocations_left < 0;
 		F.allocations_left = -1;
 		assert_int_equal(F.original.flush->orphaned, failed);
@@ -122,7 +120,7 @@ static void out_of_memory_at_the_beginning_nothing_is_lost(void **state)
 		if (failed) {
 			later();
 			assert_null(F.answer);
-			begin(KR_CONFLICT_ALL);
+			begin();
 		}
 		answer(0);
 		F.watched = false;
@@ -144,7 +142,7 @@ static void out_of_memory_in_the_middle_it_is_tried_again(void **state)
 		init_fixture(64 << 20);
 		write_bytes(0, 100, 1, true);
 		write_bytes(50, 10, 2, true);
-		begin(KR_CONFLICT_DIRTY);
+		begin();
 		F.target.journal_file = kr_journal_file_new(&F.target.fid, "hint");
 		F.allocations_left = -1;
 		answer(-ENOSPC);
@@ -155,7 +153,7 @@ static void out_of_memory_in_the_middle_it_is_tried_again(void **state)
 		flush_target();
 		write_bytes(0, 100, 3, true);
 		write_bytes(50, 10, 4, true);
-		begin(KR_CONFLICT_DIRTY);
+		begin();
 		F.original.flush->orphaned = false;
 		F.allocations_left = good;
 		answer(0);
@@ -180,7 +178,7 @@ static void what_the_disk_does_not_take_is_tried_again(void **state)
 	(void)state;
 	write_bytes(0, 100, 1, true);
 	write_bytes(50, 10, 2, true);
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	F.append_err = -EIO;
 	F.watched = true;
 	answer(0);
@@ -210,7 +208,7 @@ static void what_cannot_be_read_does_not_move(void **state)
 
 		assert_int_equal(pwrite(fd, "?", 1, (off_t)(uint32_t)extent.position), 1);
 	}
-	begin(KR_CONFLICT_DIRTY);
+	begin();
 	answer(0);
 	assert_non_null(F.original.flush->late);
 	assert_int_equal(kr_late_bytes(F.original.flush->late, &err), BLOCK);

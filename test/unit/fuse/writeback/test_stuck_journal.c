@@ -25,7 +25,6 @@ static void init_file(struct kr_file *file, struct kr_flush *flush)
 	pthread_mutex_init(&file->lock, NULL);
 	kr_extent_map_init(&file->dirty);
 	kr_list_init(&file->flush->applied);
-	kr_list_init(&file->flush->sends);
 	kr_link_init(&file->flush->busy);
 }
 
@@ -91,7 +90,7 @@ static void there_is_hope_while_a_file_is_not_refused(void **state)
 		assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[i]), 0);
 	f->files[1].flush->plan.refused = -EDQUOT;
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->clean), -ENOSPC);
-	kr_list_append(&f->files[0].flush->sends, &send.link); /* it is tried again */
+	f->files[0].flush->send = &send; /* it is tried again */
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->clean), 0);
 	assert_int_equal(kr_flusher_hopeless(&f->flusher, &f->files[1]), 0);
 }

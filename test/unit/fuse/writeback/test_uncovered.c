@@ -183,7 +183,8 @@ static void bytes_are_uncovered_that_were_there_then(void **state)
 	uncovered.up_to = last_seq(f, 0);
 	flushed = last_seq(f, 1);
 	append(f, 0, 500, 100, 3); /* written since */
-	apply(f, 1, 4);
+	apply(f, 1);
+	make_stable(f, 1);
 	append(f, 1, 0, 100, 5);
 	append(f, 2, 0, 100, 6);
 	kr_uncovered_format(&uncovered, text + strlen(text));

@@ -1,6 +1,6 @@
 /* Bytes of which a node does not know whether they may still go into their file: they are kept, told of, and asked
  * about. */
-#include "test/unit/fuse/writeback/flush_session_fixture.h"
+#include "test/unit/fuse/writeback/reclaim_fixture.h"
 
 static void late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent(void **state)
 {
@@ -11,8 +11,36 @@ static void late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sen
 	fake.facts.late = true;
 	kr_flush_reclaimed(&f->file, -EIO, &reply);
 	assert_int_equal(fake.orphaned, -EIO);
-	assert_int_equal(fake.abandoned, 1);
 	assert_int_equal(fake.late, 0);
+}
+
+static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_flush_send send;
+
+	write_some(f);
+	f->file.flush->send = &send;
+	assert_false(kr_unjudged_binds(&f->file));
+	f->file.lease.refused_seq = 7;
+	assert_true(kr_unjudged_binds(&f->file));
+	f->file.flush->send = NULL;
+	assert_false(kr_unjudged_binds(&f->file));
+}
+
+/* A time that a program has set, ahead of the clock, is no moment of which the node knows anything. */
+static void others_changes_count_from_the_last_write(void **state)
+{
+	struct fixture *f = *state;
+
+	fake.now.sec = 9;
+	f->file.base.ctime.sec = 3;
+	f->file.mtime.sec = 5;
+	assert_int_equal(kr_file_since(&f->file).sec, 5);
+	f->file.mtime.sec = 100;
+	assert_int_equal(kr_file_since(&f->file).sec, 3);
+	f->file.mtime.sec = -100;
+	assert_int_equal(kr_file_since(&f->file).sec, 3);
 }
 
 /* The server could not tell what becomes of the bytes; then it is asked, and has not answered yet. */
@@ -31,7 +59,7 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 {
 	struct fixture *f = *state;
 	struct kr_flush *flush = f->file.flush;
-	struct kr_reclaim_reply reply = {.conflict = KR_CONFLICT_DIRTY};
+	struct kr_reclaim_reply reply = {.conflict = 1};
 
 	write_some(f);
 	fake.facts.late = true;
@@ -75,182 +103,6 @@ static void the_server_is_asked_again_what_it_could_not_tell(void **state)
 	assert_null(fake.answer);
 }
 
-/* A failed sync has lost it: the answer is to what was claimed before that, and says nothing of it. */
-static void what_was_not_claimed_is_asked_for_before_it_goes_in(void **state)
-{
-	struct fixture *f = *state;
-	struct kr_flush *flush = f->file.flush;
-	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
-
-	fake.facts.late = fake.flusher.recovering = true;
-	flush->claimed_since.sec = 5;
-	f->file.base.ctime.sec = 9; /* as the answer says */
-	write_some(f);
-	kr_unjudged_unclaimed(&f->file, -EIO);
-	kr_flush_reclaimed(&f->file, 0, &reply);
-	kr_list_remove(&f->send.link);
-	fake.flusher.recovering = false;
-	assert_true(flush->unjudged && flush->orphaned);
-	kr_unjudged_step(&f->file); /* at once */
-	assert_int_equal(fake.asked.last, 7);
-	assert_int_equal(fake.asked.since.sec, 5);
-	kr_unjudged_unclaimed(&f->file, -EIO);
-	server_says(0, &reply);
-	assert_true(flush->unjudged);
-	flush->judge_ns = 0;
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asked.since.sec, 5);
-	server_says(0, &reply);
-	assert_false(flush->unjudged || flush->orphaned);
-	assert_int_equal(fake.late, 0);
-	assert_int_equal(flush->plan.wanted, 7); /* it does not wait to be old enough */
-}
-
-/* The same of what is to be replayed. */
-static void what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well(void **state)
-{
-	struct fixture *f = *state;
-	struct kr_flush *flush = f->file.flush;
-	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE};
-
-	fake.flusher.recovering = flush->keeps_replays = true;
-	flush->claimed_since.sec = 5;
-	f->file.base.ctime.sec = 9;
-	kr_unjudged_unclaimed(&f->file, 0);
-	kr_flush_reclaimed(&f->file, 0, &reply);
-	assert_true(flush->unjudged && flush->keeps_replays);
-	kr_list_remove(&f->send.link);
-	fake.flusher.recovering = false;
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asked.since.sec, 5);
-	server_says(0, &reply);
-	assert_false(flush->unjudged || flush->keeps_replays);
-	assert_int_equal(fake.orphaned, 0);
-}
-
-/* The server wants to be asked for a replay, and has been. */
-static void ask_in_silence(struct fixture *f)
-{
-	f->file.flush->keeps_replays = true;
-	kr_list_remove(&f->send.link);
-	kr_unjudged_ask(&f->file);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asks, 1);
-	assert_int_equal(fake.orphaned, 0);
-}
-
-static void programs_hear_when_the_server_cannot_tell_of_replays(void **state)
-{
-	struct fixture *f = *state;
-
-	ask_in_silence(f);
-	server_says(-EAGAIN, NULL);
-	assert_int_equal(fake.orphaned, 0);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asks, 1); /* not at once */
-	f->file.flush->judge_ns = 0;
-	kr_unjudged_step(&f->file);
-	server_says(-ENOSPC, NULL);
-	assert_int_equal(fake.orphaned, -ENOSPC);
-	assert_true(f->file.flush->unjudged && f->file.flush->keeps_replays);
-}
-
-static void programs_hear_when_replays_are_in_conflict(void **state)
-{
-	struct fixture *f = *state;
-
-	ask_in_silence(f);
-	server_says(0, &(struct kr_reclaim_reply){.conflict = KR_CONFLICT_REPLAYS});
-	assert_int_equal(fake.late, 1);
-	assert_false(f->file.flush->unjudged || f->file.flush->keeps_replays);
-}
-
-/* It can say AGAIN as fast as it is asked. */
-static void replays_are_asked_for_again_at_once_if_one_has_gone_in(void **state)
-{
-	struct fixture *f = *state;
-	const struct kr_reclaim_reply reply = {0};
-
-	write_some(f); /* that is not in question */
-	f->file.flush->plan.retry_ns = 1;
-	ask_in_silence(f);
-	server_says(0, &reply);
-	assert_false(f->file.flush->unjudged);
-	assert_int_equal(fake.forgotten, 0);
-	assert_true(f->file.flush->plan.retry_ns == 1);
-	kr_unjudged_ask(&f->file);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asks, 1);
-	kr_unjudged_end(&f->file);
-	kr_unjudged_gone_in(&f->file);
-	kr_unjudged_ask(&f->file);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asks, 2);
-	server_says(-EIO, NULL);
-	kr_unjudged_gone_in(&f->file);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.asks, 2);
-}
-
-/* The server may wait for the lease with its answer, the lease for what is dirty, and that for the replays. */
-static void nobody_waits_for_what_is_dirty_behind_replays_that_are_asked_for(void **state)
-{
-	struct fixture *f = *state;
-
-	write_some(f);
-	ask_in_silence(f);
-	kr_lease_state_want(&f->file.holder, KR_LEASE_WRITE);
-	kr_lease_state_gained(&f->file.holder, KR_LEASE_WRITE);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.orphaned, 0);
-	kr_lease_state_recalled(&f->file.holder, KR_LEASE_WRITE);
-	kr_unjudged_step(&f->file);
-	assert_int_equal(fake.orphaned, -EIO);
-	server_says(0, &(struct kr_reclaim_reply){.kinds = KR_LEASE_WRITE});
-	assert_false(f->file.flush->unjudged || f->file.flush->orphaned);
-}
-
-/* They are late from the moment of before which the replays are. */
-static void what_is_uncovered_meanwhile_is_judged_with_the_replays(void **state)
-{
-	struct fixture *f = *state;
-
-	write_some(f);
-	f->file.base.ctime.sec = 5;
-	ask_in_silence(f);
-	f->file.lease.refused_seq = 7;
-	fake.now.sec = 9;
-	kr_flush_uncovered(&f->file);
-	assert_true(f->file.flush->orphaned && f->file.flush->uncovered);
-	assert_int_equal(f->file.flush->unjudged_since.sec, 5);
-	server_says(-EINTR, NULL);
-}
-
-/* It is of after the claims: nothing that others have done counts from the beginning of time. */
-static void a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it(void **state)
-{
-	struct fixture *f = *state;
-
-	fake.facts.late = true;
-	f->file.base.ctime.sec = 9;
-	write_some(f);
-	kr_unjudged_unclaimed(&f->file, -EIO);
-	assert_int_equal(f->file.flush->unjudged_since.sec, 9);
-}
-
-static void what_was_not_claimed_is_in_conflict_with_the_rest(void **state)
-{
-	struct fixture *f = *state;
-
-	fake.facts.late = fake.flusher.recovering = true;
-	write_some(f);
-	f->file.flush->unstable = true; /* as soon as nothing is on its way */
-	kr_unjudged_unclaimed(&f->file, -EIO);
-	kr_flush_reclaimed(&f->file, 0, &(struct kr_reclaim_reply){.conflict = KR_CONFLICT_DIRTY});
-	assert_false(f->file.flush->unjudged || f->file.flush->unstable);
-	assert_int_equal(fake.late, 1);
-}
-
 static void what_is_opened_or_closed_meanwhile_is_not_counted_twice(void **state)
 {
 	struct fixture *f = *state;
@@ -288,7 +140,7 @@ static void an_answer_that_comes_too_late_counts_no_more(void **state)
 {
 	struct fixture *f = *state;
 	struct kr_flush *flush = f->file.flush;
-	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE, .conflict = KR_CONFLICT_DIRTY};
+	const struct kr_reclaim_reply reply = {.kinds = KR_LEASE_WRITE, .conflict = 1};
 
 	ask_again(f);
 	fake.flusher.recovering = true;
@@ -340,17 +192,16 @@ static void what_was_refused_is_judged_when_a_lease_has_been_given_back(void **s
 {
 	struct fixture *f = *state;
 	struct kr_flush *flush = f->file.flush;
-	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_ALL}, conflict = {.conflict = KR_CONFLICT_DIRTY};
+	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_ALL}, conflict = {.conflict = 1};
 
 	write_some(f);
-	kr_list_remove(&f->send.link);
-	kr_flush_uncovered(&f->file);
+	kr_unjudged_uncovered(&f->file);
 	assert_false(flush->unjudged); /* it was not refused: written after what the recall was for */
 	f->file.lease.refused_seq = 7;
 	f->file.base.ctime.sec = 5;
 	fake.now.sec = 8;
 	flush->plan.refused = -ENOSPC;
-	kr_flush_uncovered(&f->file);
+	kr_unjudged_uncovered(&f->file);
 	assert_true(flush->unjudged && flush->orphaned);
 	assert_int_equal(fake.orphaned, -ENOSPC);
 	fake.flusher.recovering = true; /* another session begins, which does not ask for them */
@@ -376,15 +227,14 @@ static void what_is_judged_again_before_it_is_sent_fails_for_the_same_reason(voi
 	const struct kr_reclaim_reply granted = {.kinds = KR_LEASE_WRITE};
 
 	write_some(f);
-	kr_list_remove(&f->send.link);
 	f->file.lease.refused_seq = 7;
 	flush->plan.refused = -EDQUOT;
-	kr_flush_uncovered(&f->file);
+	kr_unjudged_uncovered(&f->file);
 	flush->judge_ns = 0;
 	kr_unjudged_step(&f->file);
 	server_says(0, &granted);
 	assert_false(flush->unjudged || flush->orphaned);
-	kr_flush_uncovered(&f->file);
+	kr_unjudged_uncovered(&f->file);
 	assert_true(flush->unjudged);
 	assert_int_equal(fake.orphaned, -EDQUOT);
 }
@@ -395,19 +245,18 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 	struct fixture *f = *state;
 
 	write_some(f);
-	kr_list_remove(&f->send.link);
 	f->file.lease.refused_seq = 7;
 	fake.now.sec = 8;
-	assert_false(kr_flush_bound(&f->file)); /* nobody wants it back */
+	assert_false(kr_unjudged_binds(&f->file)); /* nobody wants it back */
 	f->file.holder.recalled = KR_LEASE_READ;
-	assert_true(kr_flush_bound(&f->file));
+	assert_true(kr_unjudged_binds(&f->file));
 	assert_int_equal(fake.listed_since.sec, 8);
 	assert_int_equal(fake.listed_up_to, 7);
 	fake.told = true;
-	assert_false(kr_flush_bound(&f->file));
+	assert_false(kr_unjudged_binds(&f->file));
 	f->file.flush->orphaned = true; /* they are sent no more at all */
 	fake.told = false;
-	assert_false(kr_flush_bound(&f->file));
+	assert_false(kr_unjudged_binds(&f->file));
 }
 
 /* A program goes on writing until the lease is gone: the bytes that were refused are as old as they were. */
@@ -418,18 +267,17 @@ static void what_was_refused_is_so_whatever_is_written_since(void **state)
 	const struct kr_extent more = {.offset = 500, .length = 10, .position = 2000, .seq = 8};
 
 	write_some(f);
-	kr_list_remove(&f->send.link);
 	f->file.lease.refused_seq = 7;
 	f->file.holder.refused = true;
 	f->file.holder.recalled = KR_LEASE_READ;
-	assert_true(kr_flush_bound(&f->file));
+	assert_true(kr_unjudged_binds(&f->file));
 	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &more, NULL, NULL), 0);
 	kr_lease_state_dirtied(&f->file.holder, false);
-	assert_true(kr_flush_bound(&f->file));
+	assert_true(kr_unjudged_binds(&f->file));
 	assert_int_equal(fake.listed_up_to, 7); /* else it would be written down again for each write */
 	fake.told = true;
-	assert_false(kr_flush_bound(&f->file));
-	kr_flush_uncovered(&f->file);
+	assert_false(kr_unjudged_binds(&f->file));
+	kr_unjudged_uncovered(&f->file);
 	assert_true(flush->unjudged && flush->uncovered);
 }
 
@@ -438,11 +286,10 @@ static void what_was_taken_since_is_not_refused(void **state)
 	struct fixture *f = *state;
 
 	write_some(f);
-	kr_list_remove(&f->send.link);
 	f->file.lease.refused_seq = 6;
 	f->file.holder.recalled = KR_LEASE_READ;
-	assert_false(kr_flush_bound(&f->file));
-	kr_flush_uncovered(&f->file);
+	assert_false(kr_unjudged_binds(&f->file));
+	kr_unjudged_uncovered(&f->file);
 	assert_false(f->file.flush->unjudged);
 }
 
@@ -455,7 +302,6 @@ static void what_a_start_finds_uncovered_is_judged(void **state)
 	const struct kr_uncovered uncovered = {.since.sec = 4, .up_to = 7};
 
 	write_some(f);
-	kr_list_remove(&f->send.link);
 	f->file.base.ctime.sec = 9;
 	kr_unjudged_recovered(&f->file, &uncovered);
 	assert_true(flush->uncovered && flush->orphaned);
@@ -489,16 +335,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(late_bytes_of_which_the_server_can_tell_nothing_are_kept_and_not_sent),
+		TEST(nothing_is_given_up_while_what_was_refused_is_tried_again),
+		TEST(others_changes_count_from_the_last_write),
 		TEST(the_server_is_asked_again_what_it_could_not_tell),
-		TEST(what_was_not_claimed_is_asked_for_before_it_goes_in),
-		TEST(what_was_to_be_replayed_and_not_claimed_is_asked_for_as_well),
-		TEST(programs_hear_when_the_server_cannot_tell_of_replays),
-		TEST(programs_hear_when_replays_are_in_conflict),
-		TEST(replays_are_asked_for_again_at_once_if_one_has_gone_in),
-		TEST(nobody_waits_for_what_is_dirty_behind_replays_that_are_asked_for),
-		TEST(what_is_uncovered_meanwhile_is_judged_with_the_replays),
-		TEST(a_file_that_has_claimed_nothing_counts_from_what_is_known_of_it),
-		TEST(what_was_not_claimed_is_in_conflict_with_the_rest),
 		TEST(what_is_opened_or_closed_meanwhile_is_not_counted_twice),
 		TEST(what_the_server_has_no_file_for_any_more_goes_to_a_conflict_file),
 		TEST(an_answer_that_comes_too_late_counts_no_more),

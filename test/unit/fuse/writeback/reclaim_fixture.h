@@ -1,6 +1,6 @@
 /* A file with bytes that are told, or not, what became of it; the flusher around it is simulated. */
-#ifndef KR_TEST_UNIT_FLUSH_SESSION_FIXTURE_H
-#define KR_TEST_UNIT_FLUSH_SESSION_FIXTURE_H
+#ifndef KR_TEST_UNIT_RECLAIM_FIXTURE_H
+#define KR_TEST_UNIT_RECLAIM_FIXTURE_H
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,11 +16,10 @@
 static struct {
 	uint64_t generation; /* of the files */
 	int orphaned;        /* why */
-	unsigned abandoned, late, replays;
+	unsigned abandoned, late, settled, redirtied;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
 	struct kr_file *busy; /* NULL: none is */
-	bool lost;            /* a failed sync has taken what is not there again */
 	struct kr_reclaim_request asked;
 	unsigned asks, stepped, woken, references;
 	struct kr_time now;
@@ -36,10 +35,21 @@ void kr_chains_session_lost(struct kr_chains *chains)
 {
 	(void)chains;
 }
-void kr_file_flushed(
-	struct kr_file *file, uint64_t seq, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
+void kr_journal_release_until(struct kr_journal *journal, struct kr_extent_map *map, uint64_t seq)
 {
-	(void)file, (void)seq, (void)reply, (void)sent;
+	(void)journal;
+	kr_extent_map_drop_until(map, seq, NULL, NULL);
+}
+void kr_journal_power_settled(struct kr_journal *journal)
+{
+	(void)journal;
+	fake.settled++;
+}
+void kr_file_redirtied(struct kr_file *file, int err)
+{
+	(void)file;
+	assert_int_equal(err, 0);
+	fake.redirtied++;
 }
 bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to)
 {
@@ -77,12 +87,6 @@ void kr_file_put(struct kr_file *file)
 	(void)file;
 	fake.references--;
 }
-struct kr_applied *kr_flush_add_applied(
-	struct kr_file *file, struct kr_extent_map *extents, uint64_t seq, uint64_t round)
-{
-	(void)file, (void)extents, (void)seq, (void)round;
-	return NULL;
-}
 bool kr_flush_busy(struct kr_file *file)
 {
 	return !kr_extent_map_empty(&file->dirty);
@@ -94,47 +98,24 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 	if (fake.busy)
 		do_file(fake.busy, reason);
 }
-void kr_flush_forgo_order(struct kr_file *file)
-{
-	file->flush->unstable |= fake.lost;
-}
-void kr_flush_settle_unstable(struct kr_file *file)
-{
-	if (file->flush->unstable && kr_list_empty(&file->flush->sends))
-		file->flush->unstable = false;
-}
-void kr_flush_forget_round(struct kr_flush_send *send)
-{
-	(void)send;
-}
 void kr_flush_orphan(struct kr_file *file, int err)
 {
 	file->flush->orphaned = true;
 	fake.orphaned = err;
 }
-void kr_flush_send_abandon(struct kr_flush_send *send)
+void kr_flush_send_abandon(struct kr_file *file)
 {
-	kr_list_remove(&send->link);
-	fake.abandoned++;
+	fake.abandoned += file->flush->send != NULL;
+	file->flush->send = NULL;
 }
 void kr_file_step(struct kr_file *file)
 {
 	(void)file;
 	fake.woken++;
 }
-int kr_flush_send_replay(struct kr_file *file, struct kr_applied *applied, unsigned flags)
-{
-	(void)file, (void)applied, (void)flags;
-	fake.replays++;
-	return 0;
-}
 void kr_flush_settle(struct kr_file *file)
 {
 	(void)file;
-}
-void kr_flush_stable(struct kr_file *file, uint64_t round)
-{
-	(void)file, (void)round;
 }
 void kr_flush_watch_calls(struct kr_flusher *flusher)
 {
@@ -145,9 +126,9 @@ void kr_flush_step(struct kr_file *file)
 	(void)file;
 	fake.stepped++;
 }
-void kr_late_begin(struct kr_file *file, uint8_t parts, const struct kr_attr *attr)
+void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 {
-	(void)file, (void)parts, (void)attr;
+	(void)file, (void)attr;
 	fake.late++;
 }
 uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const struct kr_slice *slices, size_t count,
@@ -167,11 +148,6 @@ const struct kr_session_facts *kr_session_facts(const struct kr_session *session
 	(void)session;
 	return &fake.facts;
 }
-void kr_session_replayed(struct kr_session *session)
-{
-	(void)session;
-}
-
 uint64_t kr_files_generation(const struct kr_files *files)
 {
 	(void)files;
@@ -182,7 +158,6 @@ struct fixture {
 	struct kr_mount mount;
 	struct kr_file file;
 	struct kr_flush flush;
-	struct kr_flush_send send; /* a flush in flight, of all that is dirty */
 };
 
 static inline int setup(void **state)
@@ -197,8 +172,8 @@ static inline int setup(void **state)
 	pthread_mutex_init(&f.file.lock, NULL);
 	kr_extent_map_init(&f.file.dirty);
 	kr_list_init(&f.file.flush->applied);
-	kr_list_init(&f.file.flush->sends);
-	kr_list_append(&f.file.flush->sends, &f.send.link);
+	kr_list_init(&f.file.flush->unstable);
+	kr_list_init(&fake.flusher.busy);
 	*state = &f;
 	return 0;
 }
@@ -217,7 +192,6 @@ static inline void write_some(struct fixture *f)
 	struct kr_extent extent = {.offset = 10, .length = 100, .position = 1000, .seq = 7};
 
 	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &extent, NULL, NULL), 0);
-	f->send.seq = 7;
 }
 
 static inline void server_says(int err, const struct kr_reclaim_reply *reply)
