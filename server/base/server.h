@@ -19,6 +19,7 @@ struct kr_file_table;
 struct kr_invalidation;
 struct kr_keyring;
 struct kr_listen;
+struct kr_name_sync;
 struct kr_server_recovery;
 struct kr_request;
 struct kr_server_locks;
@@ -60,6 +61,7 @@ struct kr_server {
 	struct kr_data *data;                     /* flush/data.h */
 	struct kr_server_recovery *recovery;      /* recovery/recovery.h */
 	struct kr_delayed_unlink *delayed_unlink; /* names/delayed_unlink.h */
+	struct kr_name_sync *name_sync;           /* names/name_sync.h */
 	struct kr_staging *staging;               /* pipelines/staging.h */
 	struct kr_daemon *daemon;                 /* daemon/life.c */
 	struct kr_handler handlers[KR_SERVER_TYPES];

@@ -22,6 +22,7 @@
 #include "server/names/delayed_unlink.h"
 #include "server/session/listen.h"
 #include "server/leases/locks.h"
+#include "server/names/name_sync.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/base/options.h"
@@ -111,6 +112,7 @@ static void on_tick(uv_timer_t *timer)
 	kr_invalidation_tick(server, now_ns);
 	kr_slow_requests_tick(server, now_ns);
 	kr_delayed_unlink_tick(server, now_ns);
+	kr_name_sync_tick(server, now_ns);
 	kr_listen_tick(server, now_ns);
 	kr_setbacks_tick(server);
 	maybe_tick_export(server, now_ns);
@@ -213,6 +215,7 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->started_ns = server->daemon->ticked_ns = kr_clock_ns();
 	kr_files_init(server);
 	kr_delayed_unlink_init(server);
+	kr_name_sync_init(server);
 	kr_invalidation_init(server);
 	kr_locks_init(server);
 	kr_slow_requests_init(server);
@@ -321,6 +324,7 @@ void kr_server_stop(struct kr_server *server)
 void kr_server_fini(struct kr_server *server)
 {
 	kr_delayed_unlink_fini(server);
+	kr_name_sync_fini(server);
 	kr_staging_fini(server);
 	kr_files_fini(server);
 	kr_locks_fini(server);

@@ -11,6 +11,7 @@
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/leases/invalidation.h"
+#include "server/names/name_sync.h"
 #include "server/base/options.h"
 #include "server/leases/slow_requests.h"
 #include "server/session/request.h"
@@ -157,6 +158,7 @@ static json_t *whole_status(const struct kr_server *server)
 	json_object_set_new(object, "export", export_status(server));
 	json_object_set_new(object, "data", kr_data_status(server->data));
 	json_object_set_new(object, "notes", kr_invalidation_status(server));
+	json_object_set_new(object, "names", kr_name_sync_status(server));
 	json_object_set_new(object, "watch", kr_watch_status(server));
 	json_object_set_new(object, "nodes", nodes_status(server, NULL, now_ns));
 	return object;

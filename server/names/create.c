@@ -11,6 +11,7 @@
 #include "server/flush/truncate_barrier.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
+#include "server/names/name_sync.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/names/open.h"
@@ -243,6 +244,7 @@ static void create_done(struct kr_request *request)
 	const struct kr_create_reply *reply = &request->reply.create_reply;
 	struct create *create = request->state;
 
+	kr_name_sync_changed(request);
 	if (request->err) {
 		kr_request_reply_job(request);
 		return;
@@ -263,6 +265,12 @@ static void create_done(struct kr_request *request)
 	}
 }
 
+static void start_create(struct kr_request *request)
+{
+	((struct create *)request->state)->epoch = request->server->files->epoch;
+	kr_request_run(request, run_create, create_done);
+}
+
 static void handle_create(struct kr_request *request)
 {
 	struct create *create;
@@ -273,10 +281,9 @@ static void handle_create(struct kr_request *request)
 	}
 	create = kr_xcalloc(1, sizeof(*create));
 	create->request = request;
-	create->epoch = request->server->files->epoch;
 	request->state = create;
 	request->free_state = free_create;
-	kr_request_run(request, run_create, create_done);
+	kr_name_sync_before(request, start_create);
 }
 
 static void create_changes(struct kr_request *request)

@@ -10,6 +10,7 @@
 #include "common/rpc/lookups.h"
 #include "server/leases/attrs.h"
 #include "server/export/export.h"
+#include "server/names/name_sync.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
@@ -69,6 +70,11 @@ static void run_lookups(struct kr_request *request)
 		request->server->export, &msg->cred, &msg->parent, names, lookups->count, lookups->looked);
 }
 
+static void lookups_done(struct kr_request *request)
+{
+	kr_name_sync_seen(request, kr_request_reply_job);
+}
+
 static void handle_lookups(struct kr_request *request)
 {
 	struct lookups *lookups = kr_xcalloc(1, sizeof(*lookups));
@@ -77,7 +83,7 @@ static void handle_lookups(struct kr_request *request)
 	kr_writer_init(&lookups->found);
 	request->state = lookups;
 	request->free_state = free_lookups;
-	kr_request_run(request, run_lookups, kr_request_reply_job);
+	kr_request_run(request, run_lookups, lookups_done);
 }
 
 /* Whether the node may cache what the job has found under one name; the directory has been granted. */

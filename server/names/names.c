@@ -11,6 +11,7 @@
 #include "server/leases/file_table.h"
 #include "server/leases/leases.h"
 #include "server/names/delayed_unlink.h"
+#include "server/names/name_sync.h"
 #include "server/leases/invalidation.h"
 #include "server/recovery/request_cache.h"
 #include "server/session/request.h"
@@ -41,7 +42,7 @@ static void reply_lookup(struct kr_request *request, const struct kr_attr *attr)
 	kr_request_reply_job(request);
 }
 
-static void lookup_done(struct kr_request *request)
+static void lookup_committed(struct kr_request *request)
 {
 	const struct lookup *lookup = request->state;
 	const struct kr_fid *fid = &request->reply.lookup_reply.file;
@@ -50,6 +51,11 @@ static void lookup_done(struct kr_request *request)
 		kr_attrs_get(request, fid, true, reply_lookup);
 	else
 		kr_request_reply_job(request);
+}
+
+static void lookup_done(struct kr_request *request)
+{
+	kr_name_sync_seen(request, lookup_committed);
 }
 
 static void handle_lookup(struct kr_request *request)
@@ -140,9 +146,20 @@ static void run_make(struct kr_request *request)
 	kr_names_look(request, &msg->parent, &reply->dir);
 }
 
+static void make_done(struct kr_request *request)
+{
+	kr_name_sync_changed(request);
+	kr_request_reply_job(request);
+}
+
+static void start_make(struct kr_request *request)
+{
+	kr_request_run(request, run_make, make_done);
+}
+
 static void handle_make(struct kr_request *request)
 {
-	kr_request_run(request, run_make, kr_request_reply_job);
+	kr_name_sync_before(request, start_make);
 }
 
 static void run_link(struct kr_request *request)
@@ -174,6 +191,7 @@ static void link_done(struct kr_request *request)
 {
 	struct kr_sfile *file = kr_sfile_find(request->server, &request->msg.link_request.file);
 
+	kr_name_sync_changed(request);
 	if (request->err) {
 		kr_request_reply_job(request);
 		return;
@@ -185,10 +203,15 @@ static void link_done(struct kr_request *request)
 	kr_attrs_get(request, &request->msg.link_request.file, true, reply_link);
 }
 
-static void handle_link(struct kr_request *request)
+static void start_link(struct kr_request *request)
 {
 	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_link, link_done);
+}
+
+static void handle_link(struct kr_request *request)
+{
+	kr_name_sync_before(request, start_link);
 }
 
 /* --- REMOVE, RENAME --------------------------------------------------------------------------- */
@@ -240,6 +263,7 @@ static void note_removed(struct kr_request *request)
 	struct kr_sfile *file;
 	bool orphaned = removed->orphaned && !removed->named;
 
+	kr_name_sync_changed(request);
 	kr_request_cache_end(request, request->err);
 	note_own(request, &removed->fid, &removed->own);
 	note_own(request, &removed->moved, &removed->moved_own);
@@ -270,12 +294,17 @@ static void run_remove(struct kr_request *request)
 	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
 
-static void handle_remove(struct kr_request *request)
+static void start_remove(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
 	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_remove, note_removed);
+}
+
+static void handle_remove(struct kr_request *request)
+{
+	kr_name_sync_before(request, start_remove);
 }
 
 static void run_rename(struct kr_request *request)
@@ -294,12 +323,17 @@ static void run_rename(struct kr_request *request)
 	kr_names_look(request, &msg->new_parent, NULL);
 }
 
-static void handle_rename(struct kr_request *request)
+static void start_rename(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
 	kr_watch_own_begin(request->server, &request->effect.own);
 	kr_request_run(request, run_rename, note_removed);
+}
+
+static void handle_rename(struct kr_request *request)
+{
+	kr_name_sync_before(request, start_rename);
 }
 
 /* --- notes ------------------------------------------------------------------------------------ */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/export/export.h"
+#include "server/names/name_sync.h"
 #include "server/names/names.h"
 #include "server/leases/invalidation.h"
 #include "server/session/request.h"
@@ -29,10 +30,15 @@ static void run_readdir(struct kr_request *request)
 	reply->entries = (struct kr_bytes){request->state, (uint32_t)length};
 }
 
+static void readdir_done(struct kr_request *request)
+{
+	kr_name_sync_seen(request, kr_request_reply_job);
+}
+
 static void handle_readdir(struct kr_request *request)
 {
 	make_room(request, KR_XATTR_MAX);
-	kr_request_run(request, run_readdir, kr_request_reply_job);
+	kr_request_run(request, run_readdir, readdir_done);
 }
 
 static void run_statfs(struct kr_request *request)

@@ -71,6 +71,7 @@ struct kr_request_effect {
 	bool shorter;             /* the file becomes shorter (shrink_notice.c) */
 	bool no_xattrs;           /* the reply's file has no extended attributes */
 	struct kr_own_change own; /* of a file's attributes or names (leases/watch.h) */
+	void (*after_names)(struct kr_request *request); /* names/name_sync.c */
 };
 
 struct kr_request {
@@ -99,7 +100,7 @@ struct kr_request {
 	union kr_any_msg reply; /* filled by the job */
 	void *state;            /* the handler's own, freed by `free_state` (may be NULL) with the request */
 	void (*free_state)(void *state);
-	void *job_state; /* of leases/attrs.c during kr_attrs_get, and of names/shrink_notice.c */
+	void *job_state; /* of leases/attrs.c during kr_attrs_get, of names/shrink_notice.c and names/name_sync.c */
 
 	struct kr_request_job job;
 	struct kr_request_after_flush after_flush;
