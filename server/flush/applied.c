@@ -37,6 +37,7 @@ void kr_applied_init(struct kr_applied *applied)
 
 static void forget(struct kr_applied *applied, struct entry *entry)
 {
+	applied->incomplete = true;
 	kr_list_remove(&entry->use);
 	kr_table_remove(&applied->table, &entry->link);
 	free(entry);

@@ -13,6 +13,7 @@ enum { KR_APPLIED_MAX = 65536 };
 struct kr_applied {
 	struct kr_table table;
 	struct kr_list uses; /* least recently used first */
+	bool incomplete;     /* something has been forgotten or lost */
 };
 
 void kr_applied_init(struct kr_applied *applied);

@@ -189,6 +189,11 @@ uint64_t kr_commit_applied_seq(const struct kr_sfile *file, const uint8_t node_i
 	return kr_applied_seq(&kr_data_of(file)->applied, &file->fid, node_id);
 }
 
+bool kr_commit_remembers_all(const struct kr_data *data)
+{
+	return !data->applied.incomplete;
+}
+
 /* The writer's bytes belong to ended sessions, and nobody sends them again. */
 static void pass_to_nobody(struct kr_sfile *file, struct writer *writer)
 {

@@ -64,6 +64,7 @@ struct kr_sfile {
 	uint64_t own_base;            /* ... and before that flush ... */
 	struct kr_time own_ctime;     /* ... with the file's ctime then; INT64_MAX s: not known */
 	uint8_t own_node[16];         /* ... and that node */
+	bool own_since_made;          /* ... which has made the file: no other node has changed it ever */
 	uint64_t cuts;                /* ascends with every truncation */
 	struct kr_list late;          /* kr_late_claim.link: unanswered RECLAIMs of late nodes that have bytes */
 	bool orphan;                  /* it has no name: its last close removes it */
@@ -107,6 +108,8 @@ void kr_sfile_put(struct kr_sfile *file);
  * attribute version counts only if no change was under way during the stat (kr_sfile_version). */
 void kr_sfile_changing(struct kr_sfile *file);
 void kr_sfile_changed(struct kr_sfile *file);
+/* SESSION's node has made the file, which has no bytes yet. */
+void kr_sfile_made(struct kr_sfile *file, const struct kr_session *session);
 void kr_sfile_truncated(struct kr_sfile *file); /* between the two: the file may have become shorter */
 /* Sets ATTR->version for attributes that a job has read; CHANGES_BEFORE is file->changes at the start of the job.  0
  * if the bytes may have changed meanwhile.  Detects changes by local programs (watch.h). */

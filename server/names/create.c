@@ -256,6 +256,7 @@ static void create_done(struct kr_request *request)
 		return;
 	}
 	if (reply->created) {
+		kr_sfile_made(create->file, request->session);
 		request->effect.committed = true;
 		opened_or_look(request);
 	} else if (msg->flags & KR_OPEN_TRUNC) {

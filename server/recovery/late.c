@@ -8,6 +8,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/recovery/conflict_log.h"
+#include "server/flush/commit.h"
 #include "server/session/request.h"
 #include "server/base/server.h"
 #include "server/recovery/recovery.h"
@@ -134,6 +135,15 @@ static bool is_changed_since(const struct kr_request *request, struct kr_time ct
 		kr_setbacks_doubt(&request->server->recovery->setbacks, ctime, since);
 }
 
+/* Whether the file's latest changes are the node's own, and this instance knows which of its bytes they are.  Of a file
+ * that the node has made it knows that whenever it remembers all. */
+static bool is_own(const struct kr_request *request, const struct kr_sfile *file)
+{
+	if (file->changed_epoch != file->own_epoch || memcmp(file->own_node, request->session->node_id, 16) != 0)
+		return false;
+	return !is_forgotten(request) || (file->own_since_made && kr_commit_remembers_all(request->server->data));
+}
+
 /* Others' leases are given up, so what they wrote has been applied. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
@@ -142,8 +152,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	struct kr_time ctime = attr->ctime;
 	uint64_t changed = file->changed_epoch;
 
-	if (changed && changed == file->own_epoch && !is_forgotten(request) &&
-		memcmp(file->own_node, request->session->node_id, 16) == 0) {
+	if (is_own(request, file)) {
 		changed = file->own_base;
 		ctime = file->own_ctime;
 	}
