@@ -19,6 +19,7 @@
 #include "server/export/export.h"
 #include "server/flush/data_state.h"
 #include "server/leases/leases.h"
+#include "server/session/expiry.h"
 
 /* A node with uncommitted bytes of a file. */
 struct writer {
@@ -727,9 +728,8 @@ static void end_patience(struct kr_sfile *file, uint64_t now_ns)
 		if (!session || session->expiry.unresponsive || now_ns < writer->owed_ns + patience_ns ||
 			kr_rounds_asked_by(&file->data->rounds, writer->node))
 			continue;
-		kr_log_warn("node %s does not send again what may be lost of a file: it is not heard any more",
-			session->name);
-		session->expiry.unresponsive = true;
+		kr_log_warn("node %s does not send again what may be lost of a file", session->name);
+		kr_session_silence(session);
 	}
 }
 
