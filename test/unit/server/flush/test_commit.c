@@ -432,7 +432,7 @@ static void a_failed_sync_is_told_to_nodes_and_fsync_until_the_bytes_have_come_a
 	assert_true(a->stable > lost);
 	assert_int_equal(a->unstable, 1);
 	assert_int_equal(fsync_of(a), 0);
-	assert_int_equal(F.server.data->failed_syncs.count, 0);
+	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
 }
 
 static void who_waits_for_the_sync_gets_its_error(void **state)
@@ -552,7 +552,7 @@ static void bytes_of_a_lost_session_are_written_again_until_a_sync_succeeds(void
 	assert_int_equal(later.err, 0);
 	assert_int_equal(F.server.data->counters.sync_errors, 2);
 	assert_int_equal(atomic_load(&rewritten), 2);
-	assert_int_equal(F.server.data->failed_syncs.count, 0);
+	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
 }
 
 static void the_next_instance_repairs_what_a_failed_sync_may_have_lost(void **state)
@@ -578,7 +578,7 @@ static void the_next_instance_repairs_what_a_failed_sync_may_have_lost(void **st
 	assert_false(later.done);
 	kr_session_end(kr_session_find_node_id(&F.server, b->node_id), KR_SESSION_LOST);
 	node_die(b);
-	wait_until(F.server.data->failed_syncs.count == 0);
+	wait_until(F.server.data->failed_syncs.files.count == 0);
 	assert_true(atomic_load(&rewritten) >= 1);
 	wait_until(!kr_failed_syncs_busy(&F.server.data->failed_syncs));
 	server_stop();
