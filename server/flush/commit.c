@@ -53,13 +53,6 @@ void kr_file_writer_committed(struct kr_sfile *file, struct kr_file_writer *writ
 	kr_leases_committed(file, node, 0);
 }
 
-static void drop_writers(struct kr_sfile *file)
-{
-	while (!kr_list_empty(&kr_commit_of(file)->writers))
-		kr_file_writer_committed(
-			file, KR_LIST_ENTRY(kr_commit_of(file)->writers.head.next, struct kr_file_writer, link));
-}
-
 static void add_rounds(struct kr_file_writer *writer, uint64_t first, uint64_t last)
 {
 	writer->first = writer->first ? KR_MIN(writer->first, first) : first;
@@ -130,10 +123,21 @@ void kr_commit_refused(struct kr_sfile *file, const struct kr_session *session)
 		owes_nothing(file, writer);
 }
 
+/* The nodes free what their journals have of the file: nobody waits for their answers. */
 void kr_commit_gone(struct kr_sfile *file)
 {
+	struct kr_commit *commit = kr_commit_of(file);
+	struct kr_stable_request msg = {.file = file->fid, .round = commit->applied};
+
 	kr_sfile_ref(file);
-	drop_writers(file);
+	while (!kr_list_empty(&commit->writers)) {
+		struct kr_file_writer *writer = KR_LIST_ENTRY(commit->writers.head.next, struct kr_file_writer, link);
+		struct kr_session *session = kr_session_find_node(file->server, writer->node);
+
+		if (session && writer->last)
+			kr_callback_send(session, KR_MSG_STABLE, &msg, NULL, NULL);
+		kr_file_writer_committed(file, writer);
+	}
 	kr_sfile_put(file);
 }
 

@@ -605,6 +605,35 @@ static void a_cut_that_may_not_last_is_an_error_and_nobody_reads_before_it_is_re
 	assert_int_equal(node_call(a, KR_MSG_SETATTR, &setattr), 0);
 }
 
+/* Else its bytes would stay in the journal, and its end would wait for them. */
+static void the_writer_of_a_removed_file_hears_that_it_need_not_keep_its_bytes(void **state)
+{
+	struct node *a = begin("a", NULL);
+	struct kr_close_request close = {.file = a->file, .count = 1};
+	struct kr_remove_request removal = {.parent = a->root, .name = "file"};
+
+	(void)state;
+	for (int removed_first = 0; removed_first < 2; removed_first++) {
+		if (removed_first)
+			a->file = create_file(a, "file");
+		close.file = a->file;
+		hold_syncs(true);
+		if (removed_first)
+			assert_int_equal(node_call(a, KR_MSG_REMOVE, &removal), 0);
+		a->generation = 5;
+		flush_and_wait(a);
+		assert_int_equal(node_call(a, KR_MSG_CLOSE, &close), 0);
+		if (!removed_first)
+			assert_int_equal(node_call(a, KR_MSG_REMOVE, &removal), 0);
+		hold_syncs(false);
+		wait_until(a->stable >= a->flush_reply.round);
+		give_back(a);
+		flush_and_wait(a);
+		assert_int_equal(a->flush_err, 0);
+		wait_until(a->stable >= a->flush_reply.round);
+	}
+}
+
 /* --- sessions --------------------------------------------------------------------------------- */
 
 static void what_a_successor_may_send_again_is_uncommitted_until_its_reclaim(void **state)
@@ -713,6 +742,7 @@ int main(void)
 		TEST(bytes_of_a_lost_session_are_written_again_until_a_sync_succeeds),
 		TEST(the_next_instance_repairs_what_a_failed_sync_may_have_lost),
 		TEST(a_cut_that_may_not_last_is_an_error_and_nobody_reads_before_it_is_repaired),
+		TEST(the_writer_of_a_removed_file_hears_that_it_need_not_keep_its_bytes),
 		TEST(what_a_successor_may_send_again_is_uncommitted_until_its_reclaim),
 		TEST(resent_bytes_that_are_there_change_nothing),
 		TEST(an_empty_flush_ends_what_is_owed_and_changes_nothing),
