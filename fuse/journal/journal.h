@@ -106,9 +106,6 @@ void kr_journal_free(struct kr_journal *journal);
  * or -EDQUOT of the local disk, -EIO for any other trouble with it: nothing was journaled. Blocks as pwrite does. */
 int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
 	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
-/* The same, but beyond journal_max if need be: for bytes that leave another place of the journal in return. */
-int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
-	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent);
 /* After -EAGAIN, appends of as many bytes or more get -EAGAIN without a look at the disk, until space was freed or this
  * is called.  Call it now and then, since other programs may have made room on the disk. */
 void kr_journal_try_again(struct kr_journal *journal);

@@ -98,11 +98,10 @@ static void take_slots(struct kr_journal *journal, struct reservation *r, size_t
 	journal->next_seq += r->slots;
 }
 
-static int reserve(
-	struct kr_journal *journal, struct kr_journal_file *file, size_t length, bool beyond, struct reservation *ret)
+static int reserve(struct kr_journal *journal, struct kr_journal_file *file, size_t length, struct reservation *ret)
 {
 	KR_SCOPED_LOCK(&journal->lock);
-	if (!beyond && journal->used + length + KR_JOURNAL_RECORD_SIZE > journal->options.max) {
+	if (journal->used + length + KR_JOURNAL_RECORD_SIZE > journal->options.max) {
 		journal->waiting = true;
 		journal->full = 0;
 		return kr_fail(-EAGAIN, "the journal has reached its maximum");
@@ -239,7 +238,7 @@ static int write_out(struct kr_journal *journal, const struct kr_journal_file *f
 }
 
 static int try_append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
 	struct kr_journal_record record = {
 		.type = KR_JOURNAL_WRITE,
@@ -250,7 +249,7 @@ static int try_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	struct reservation r = {0};
 	int err;
 
-	err = reserve(journal, file, length, beyond, &r);
+	err = reserve(journal, file, length, &r);
 	if (err)
 		return err;
 	record.file = file->number;
@@ -332,16 +331,16 @@ static void note_refused(struct kr_journal *journal, size_t length)
 }
 
 static int append(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset, const void *data,
-	size_t length, struct kr_time mtime, bool clear_suid, bool beyond, struct kr_extent *ret_extent)
+	size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
 {
-	bool held = !beyond;
+	bool held = true;
 	int err;
 
 	assert(length > 0 && length <= KR_JOURNAL_APPEND_MAX);
 	for (unsigned attempt = 0;; attempt++) {
 		bool disk_full;
 
-		err = try_append(journal, file, offset, data, length, mtime, clear_suid, beyond, ret_extent);
+		err = try_append(journal, file, offset, data, length, mtime, clear_suid, ret_extent);
 		disk_full = err == -ENOSPC || err == -EDQUOT;
 		if ((disk_full || err == -EAGAIN) && attempt < RECLAIMS && make_room(journal, disk_full))
 			continue;
@@ -361,14 +360,8 @@ int kr_journal_append(struct kr_journal *journal, struct kr_journal_file *file, 
 
 	if (is_refused(journal, length))
 		return kr_fail(-EAGAIN, "there was no room a moment ago");
-	err = append(journal, file, offset, data, length, mtime, clear_suid, false, ret_extent);
+	err = append(journal, file, offset, data, length, mtime, clear_suid, ret_extent);
 	if (err == -EAGAIN)
 		note_refused(journal, length);
 	return err;
-}
-
-int kr_journal_append_beyond(struct kr_journal *journal, struct kr_journal_file *file, uint64_t offset,
-	const void *data, size_t length, struct kr_time mtime, bool clear_suid, struct kr_extent *ret_extent)
-{
-	return append(journal, file, offset, data, length, mtime, clear_suid, true, ret_extent);
 }

@@ -46,7 +46,7 @@ void kr_flush_settle(struct kr_file *file)
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = flush->unjudged = flush->uncovered = false;
+		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = false;
 		flush->unjudged_err = 0;
 		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		flush->plan = (struct kr_flush_plan){0};
@@ -197,14 +197,19 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 {
 	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_COMMAND;
 	uint64_t seq;
+	int err = 0;
 
 	pthread_mutex_lock(&file->lock);
 	seq = kr_extent_map_empty(&file->dirty) ? 0 : file->written_seq;
 	pthread_mutex_unlock(&file->lock);
 	if (seq == 0)
 		return;
-	if (urgent && file->flush->plan.gone) { /* the waiting program would wait for ever */
-		kr_file_flush_failed(file, file->flush->plan.refused);
+	if (file->flush->late)
+		kr_late_bytes(file->flush->late, &err);
+	else if (file->flush->plan.gone)
+		err = file->flush->plan.refused;
+	if (urgent && err) { /* the waiting program would wait for ever */
+		kr_file_flush_failed(file, err);
 		return;
 	}
 	if (reason != KR_FLUSH_AGE)

@@ -73,6 +73,7 @@ struct kr_flush {
 	struct kr_list applied;     /* struct kr_applied */
 	struct kr_flush_send *send; /* in flight; NULL: none */
 	uint64_t resend;            /* a FLUSH may have applied dirty bytes up to here; 0: none */
+	bool moved;                 /* late bytes of another file are here, below the number of others perhaps */
 	struct kr_list unstable;    /* struct kr_flush_unstable: answered when its rounds are dirty again */
 	struct kr_link busy;        /* in the flusher's list: has bytes to look after; the list holds a reference */
 	struct kr_late *late; /* bytes on their way to a conflict file (late.c); NULL: none. The file is not flushed

@@ -73,6 +73,9 @@ void kr_flush_add_applied(struct kr_flush_send *send, uint64_t round);
 void kr_flush_stable(struct kr_file *file, uint64_t round);
 /* Gives the journal's bytes of these rounds up. */
 void kr_flush_release_applied(struct kr_file *file, uint64_t up_to_round);
+/* The lowest seq of a map, and of what the file has dirty or applied; UINT64_MAX: there is none. */
+uint64_t kr_flush_oldest_seq(const struct kr_extent_map *map);
+uint64_t kr_flush_oldest(struct kr_file *file);
 /* What was applied after AFTER_ROUND is dirty again.  Nothing is in flight.  ERR is for programs, 0: none. */
 void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
 /* UNSTABLE came: answered when what it names is dirty again. */

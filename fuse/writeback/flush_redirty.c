@@ -70,6 +70,33 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 	kr_file_step(file);
 }
 
+static void note_oldest(void *context, const struct kr_extent *piece)
+{
+	uint64_t *oldest = context;
+
+	*oldest = KR_MIN(*oldest, piece->seq);
+}
+
+uint64_t kr_flush_oldest_seq(const struct kr_extent_map *map)
+{
+	uint64_t oldest = UINT64_MAX;
+
+	kr_extent_map_for_each(map, note_oldest, &oldest);
+	return oldest;
+}
+
+uint64_t kr_flush_oldest(struct kr_file *file)
+{
+	const struct kr_applied *applied;
+	uint64_t oldest = UINT64_MAX;
+
+	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
+		kr_extent_map_for_each(&applied->extents, note_oldest, &oldest);
+	KR_SCOPED_LOCK(&file->lock);
+	kr_extent_map_for_each(&file->dirty, note_oldest, &oldest);
+	return oldest;
+}
+
 /* --- dirty again ------------------------------------------------------------------------------ */
 
 struct redirty {

@@ -273,27 +273,16 @@ static json_t *hint_of(const struct kr_file *file)
 	return kr_text_json(file->journal_file && file->journal_file->hint ? file->journal_file->hint : "");
 }
 
-static void note_oldest(void *context, const struct kr_extent *piece)
-{
-	uint64_t *oldest = context;
-
-	*oldest = KR_MIN(*oldest, piece->seq);
-}
-
 /* The last write that is not known to be on the server's disk; and the seq up to which all writes are. */
 static void take_writes(struct kr_file *file, uint64_t *ret_written, uint64_t *ret_safe)
 {
 	const struct kr_flush *flush = file->flush;
-	const struct kr_applied *applied;
-	uint64_t oldest = UINT64_MAX;
+	const uint64_t oldest = kr_flush_oldest(file);
 
 	KR_SCOPED_LOCK(&file->lock);
 	*ret_written = file->written_seq;
 	if (kr_extent_map_empty(&file->dirty) && !kr_list_empty(&flush->applied))
 		*ret_written = KR_LIST_ENTRY(flush->applied.head.prev, struct kr_applied, link)->up_to;
-	kr_extent_map_for_each(&file->dirty, note_oldest, &oldest);
-	KR_LIST_FOR_EACH(applied, &flush->applied, link)
-		kr_extent_map_for_each(&applied->extents, note_oldest, &oldest);
 	*ret_safe = flush->late || flush->orphaned ? 0 : KR_MIN(oldest - 1, file->written_seq);
 }
 

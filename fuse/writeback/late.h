@@ -1,14 +1,14 @@
 /* Late bytes: what this node wrote to a file that others have changed, or removed, since its session had expired.
  *
  * They never go into the file.  They leave file->dirty at once: no program here reads them any more, and the fsync and
- * close of their writers fail.  They move, journal to journal, into a file that the server makes for them (CONFLICT):
+ * close of their writers fail.  They become dirty bytes of a file that the server makes for them (CONFLICT):
  * NAME.conflict-NODE-TIME beside the original.  It holds these bytes at their offsets and nothing else (holes between).
  * From there on it is a file like any other, which is flushed as any other.
  *
- * Until all have moved the original is not flushed: the server would take the late ones for applied, too.  Killed in
- * between: they are found as the file's dirty bytes again, the server still says `conflict`, and names the same file
- * for the rest.  Where none can be made (no space) it is tried again every few seconds, and status shows it.  Loop
- * thread.
+ * The journal knows them as bytes of the original until they are durable.  Killed in between they are found there
+ * again: the server still says `conflict`, and names the same file.  Until then the original is not flushed: the server
+ * would take the late ones for applied to it, too.  Where no conflict file can be made (no space) it is tried again
+ * every few seconds, and status shows it.  Loop thread.
  */
 #ifndef KR_FUSE_LATE_H
 #define KR_FUSE_LATE_H
@@ -25,9 +25,10 @@ enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
 void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
 /* Goes on if there is anything to do; often. */
 void kr_late_step(struct kr_file *file);
-/* How much has not moved yet; *RET_ERR: why not, 0: nothing is known against it. */
+/* How much has no conflict file yet; *RET_ERR: why that is so, or why the conflict file does not get to the server; 0:
+ * nothing is known against it. */
 uint64_t kr_late_bytes(const struct kr_late *late, int *ret_err);
-/* Gives them up, by explicit command. */
+/* Gives these up, by explicit command. */
 void kr_late_discard(struct kr_file *file);
 /* The mount ends: the journal has them. */
 void kr_late_fini(struct kr_flush *flush);

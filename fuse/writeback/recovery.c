@@ -79,7 +79,7 @@ static void collect(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_con
 
 /* --- ... and what is answered ----------------------------------------------------------------- */
 
-/* The server has all up to SEQ on its disk. */
+/* The server has all up to SEQ on its disk, but for late bytes that came after those with a higher one. */
 static void take_durable(struct kr_file *file, uint64_t seq)
 {
 	pthread_mutex_lock(&file->lock);
@@ -95,7 +95,7 @@ void kr_flush_reclaimed(struct kr_file *file, int err, const struct kr_reclaim_r
 	const bool late = kr_session_facts(file->mount->session)->late;
 
 	kr_file_get(file);
-	if (!err && reply->durable_seq)
+	if (!err && reply->durable_seq && !file->flush->moved)
 		take_durable(file, reply->durable_seq);
 	kr_unjudged_heard(file, err, reply);
 	if (!err && reply->conflict)

@@ -38,9 +38,9 @@ typedef void (*kr_commit_fn)(void *context, int err);
 
 /* A file's part, embedded in struct kr_sfile_data. */
 struct kr_commit {
-	struct kr_list writers; /* struct writer of commit.c */
+	struct kr_list writers; /* struct kr_file_writer of commit_priv.h */
 	struct kr_link writing; /* in kr_data.writing while there are writers */
-	struct kr_list waiters; /* struct waiter */
+	struct kr_list waiters; /* struct waiter of syncs.c */
 	struct kr_link queued;  /* in the queue of files to sync; queued or running holds the file */
 	uint64_t applied;       /* the last round applied */
 	uint64_t good;          /* the last round known to be stable */

@@ -145,6 +145,6 @@ json_t *kr_data_status(const struct kr_data *data)
 		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes",
 		(json_int_t)data->counters.bytes, "flushed_extents", (json_int_t)data->counters.extents, "syncs",
 		"number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
-		(json_int_t)data->sync_queued, "failed_files", (json_int_t)data->failed_syncs.count, "feed", "blocks",
-		(json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
+		(json_int_t)data->sync_queued, "failed_files", (json_int_t)data->failed_syncs.files.count, "feed",
+		"blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
 }

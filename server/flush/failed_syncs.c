@@ -14,7 +14,7 @@ static const char log_name[] = "failed";
 enum { LOG_MAX = 64 << 20 };
 
 struct failed_file {
-	struct kr_link link;
+	struct kr_table_link link;
 	struct kr_fid fid;
 };
 
@@ -32,15 +32,16 @@ struct write_job {
 	int err;
 };
 
+static bool matches(const struct kr_table_link *link, const void *fid)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct failed_file, link)->fid, fid);
+}
+
 static struct failed_file *find(const struct kr_failed_syncs *failed, const struct kr_fid *fid)
 {
-	struct failed_file *file;
+	struct kr_table_link *link = kr_table_find(&failed->files, kr_fid_hash(fid), matches, fid);
 
-	KR_LIST_FOR_EACH(file, &failed->files, link) {
-		if (kr_fid_equal(&file->fid, fid))
-			return file;
-	}
-	return NULL;
+	return link ? KR_CONTAINER_OF(link, struct failed_file, link) : NULL;
 }
 
 static void add(struct kr_failed_syncs *failed, const struct kr_fid *fid)
@@ -48,8 +49,7 @@ static void add(struct kr_failed_syncs *failed, const struct kr_fid *fid)
 	struct failed_file *file = kr_xcalloc(1, sizeof(*file));
 
 	file->fid = *fid;
-	kr_list_append(&failed->files, &file->link);
-	failed->count++;
+	kr_table_insert(&failed->files, &file->link, kr_fid_hash(fid));
 }
 
 struct reading {
@@ -79,9 +79,18 @@ int kr_failed_syncs_open(struct kr_failed_syncs *failed, struct kr_server *serve
 	struct reading reading = {.failed = failed, .fn = fn, .context = context};
 
 	*failed = (struct kr_failed_syncs){.server = server, .dir = dir};
-	kr_list_init(&failed->files);
+	kr_table_init(&failed->files);
 	kr_list_init(&failed->waits);
 	return kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
+}
+
+static bool free_file(struct kr_table_link *link, void *context)
+{
+	struct kr_failed_syncs *failed = context;
+
+	kr_table_remove(&failed->files, link);
+	free(KR_CONTAINER_OF(link, struct failed_file, link));
+	return true;
 }
 
 void kr_failed_syncs_close(struct kr_failed_syncs *failed)
@@ -90,8 +99,8 @@ void kr_failed_syncs_close(struct kr_failed_syncs *failed)
 
 	if (!failed->server) /* never opened */
 		return;
-	while ((link = kr_list_pop(&failed->files)))
-		free(KR_LIST_ENTRY(link, struct failed_file, link));
+	kr_table_for_each(&failed->files, free_file, failed);
+	kr_table_fini(&failed->files);
 	while ((link = kr_list_pop(&failed->waits)))
 		free(KR_LIST_ENTRY(link, struct failed_wait, link));
 }
@@ -128,9 +137,19 @@ static void written(struct kr_job *job)
 	start_write(failed);
 }
 
+static bool add_line(struct kr_table_link *link, void *text)
+{
+	const struct kr_fid *fid = &KR_CONTAINER_OF(link, struct failed_file, link)->fid;
+	char hex[2 * KR_FID_MAX + 1], line[KR_LINE_MAX];
+
+	kr_hex_format(fid->bytes, fid->length, hex);
+	snprintf(line, sizeof(line), "file %s", hex);
+	kr_line_log_add(text, line);
+	return true;
+}
+
 static void start_write(struct kr_failed_syncs *failed)
 {
-	const struct failed_file *file;
 	struct write_job *write;
 
 	if (failed->writing || !failed->changed)
@@ -141,13 +160,7 @@ static void start_write(struct kr_failed_syncs *failed)
 	write->failed = failed;
 	kr_list_init(&write->waits);
 	kr_list_move(&failed->waits, &write->waits);
-	KR_LIST_FOR_EACH(file, &failed->files, link) {
-		char hex[2 * KR_FID_MAX + 1], line[KR_LINE_MAX];
-
-		kr_hex_format(file->fid.bytes, file->fid.length, hex);
-		snprintf(line, sizeof(line), "file %s", hex);
-		kr_line_log_add(&write->text, line);
-	}
+	kr_table_for_each(&failed->files, add_line, &write->text);
 	kr_job_start(failed->server, &write->job, run_write, written);
 }
 
@@ -177,8 +190,7 @@ void kr_failed_syncs_remove(struct kr_failed_syncs *failed, const struct kr_fid 
 
 	if (!file)
 		return;
-	kr_list_remove(&file->link);
-	failed->count--;
+	kr_table_remove(&failed->files, &file->link);
 	free(file);
 	failed->changed = true;
 	start_write(failed);

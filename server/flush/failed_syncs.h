@@ -6,16 +6,16 @@
 #define KR_SERVER_FAILED_SYNCS_H
 
 #include "common/base/list.h"
+#include "common/base/table.h"
 #include "common/base/types.h"
 
 struct kr_server;
 
 struct kr_failed_syncs {
 	struct kr_server *server;
-	int dir;              /* borrowed: the state directory */
-	struct kr_list files; /* struct failed_file of failed_syncs.c */
-	struct kr_list waits; /* struct failed_wait: for the next write */
-	size_t count;
+	int dir;               /* borrowed: the state directory */
+	struct kr_table files; /* struct failed_file of failed_syncs.c */
+	struct kr_list waits;  /* struct failed_wait: for the next write */
 	bool changed, writing;
 };
 

@@ -5,6 +5,7 @@
  */
 #include "server/flush/flush_priv.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -121,6 +122,7 @@ static void file_destroyed(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = file->data;
 
+	assert(kr_list_empty(&data->commit.writers)); /* who is uncommitted holds the file */
 	kr_rounds_fini(&data->rounds);
 	kr_list_remove(&data->busy);
 	kr_list_remove(&data->gathering);

@@ -131,6 +131,19 @@ static uint8_t allowed(const struct reclaim *reclaim, struct kr_session *session
 	return kr_open_rights_leases(kinds, kr_open_rights_find(&session->trust.open_rights, fid));
 }
 
+/* Up to where the node sends its bytes again.  Bytes in conflict leave the file, and a user cannot keep others from a
+ * file that he may not write. */
+static uint64_t owed_of(const struct kr_request *request)
+{
+	const struct reclaim *reclaim = request->state;
+	uint64_t resend = request->msg.reclaim_request.resend;
+
+	return resend <= request->reply.reclaim_reply.durable_seq || reclaim->conflict ||
+			!kr_open_rights_allowed(request->session, &reclaim->file->fid, KR_OPEN_RIGHT_WRITE) ?
+		0 :
+		resend;
+}
+
 /* The answer, when all that concerns it is on disk. */
 static void finish_reclaim(struct kr_request *request)
 {
@@ -152,9 +165,7 @@ static void finish_reclaim(struct kr_request *request)
 			kr_cover_judged(&attachment->cover, reclaim->conflict);
 		kr_lease_table_refused(&file->leases, session->node, attachment->cover.refused);
 		granted = allowed(reclaim, session, kinds_for(request, inherited));
-		if (msg->resend > reply->durable_seq && !reclaim->conflict &&
-			kr_open_rights_allowed(session, &file->fid, KR_OPEN_RIGHT_WRITE))
-			kr_commit_owe(file, session, msg->resend);
+		kr_commit_owe(file, session, owed_of(request));
 		tried = take_leases(reclaim, session, granted & (uint8_t)~inherited);
 		granted = tried | (granted & inherited);
 		kr_sfile_version(file, reclaim->changes, &reclaim->attr);
@@ -266,7 +277,8 @@ static void synced(void *context, int err)
 		kr_request_reply(request, -ENOTCONN, NULL, NULL, 0);
 		return;
 	}
-	if (!err)
+	/* A sync that ran before may have failed, and then this one says nothing. */
+	if (!err && kr_commit_applied_seq(reclaim->file, request->session->node_id) >= reclaim->applied)
 		request->reply.reclaim_reply.durable_seq = reclaim->applied;
 	go_on(request);
 }

@@ -2,10 +2,12 @@
 #include "test/unit/fuse/journal/journal_fixture.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "common/base/fail.h"
 #include "fuse/journal/journal_format.h"
 #include "fuse/journal/journal_record.h"
 
@@ -35,7 +37,6 @@ static void what_was_appended_is_read_back(void **state)
 static void random_life_with_restarts_agrees_with_the_model(void **state)
 {
 	struct fixture *f = *state;
-	uint64_t round = 1;
 
 	for (int step = 0; step < 3000; step++) {
 		int index = (int)random_below(FILES);
@@ -44,7 +45,7 @@ static void random_life_with_restarts_agrees_with_the_model(void **state)
 
 		switch (random_below(24)) {
 		case 0:
-			apply(f, index, round++);
+			apply(f, index);
 			break;
 		case 1:
 		case 2:
@@ -65,14 +66,16 @@ static void random_life_with_restarts_agrees_with_the_model(void **state)
 	restart(f);
 }
 
-static void mtime_and_suid_of_the_last_dirty_write_come_back(void **state)
+static void mtime_and_suid_of_the_last_write_that_is_not_durable_come_back(void **state)
 {
 	struct fixture *f = *state;
 	struct kr_recovered_file *found;
 
 	append(f, 0, 0, 10, 1);
-	apply(f, 0, 5);
+	apply(f, 0);
+	make_stable(f, 0);
 	append(f, 0, 0, 10, 2);
+	apply(f, 0);
 	append(f, 0, 90, 10, 4);
 	kr_journal_free(f->journal);
 	open_journal(f);
@@ -82,119 +85,23 @@ static void mtime_and_suid_of_the_last_dirty_write_come_back(void **state)
 	assert_int_equal(found->mtime.sec, 1004);
 	assert_int_equal(found->mtime.nsec, 5);
 	assert_false(found->clear_suid);
-	assert_true(KR_LIST_ENTRY(found->applied.head.next, struct kr_applied, link)->clear_suid);
 }
 
-static struct kr_applied *apply_in_order(struct fixture *f, int file, uint64_t round)
-{
-	struct kr_applied *applied;
-
-	apply(f, file, round);
-	applied = KR_LIST_ENTRY(f->files[file].applied.head.prev, struct kr_applied, link);
-	applied->order = round;
-	applied->order_mark = applied->mark;
-	return applied;
-}
-
-/* By the server's loss of power it is replayed in that order then. */
-static void what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_keeps_its_order(void **state)
+/* RECLAIM says so of bytes in the middle of a file, and an older write has others. */
+static void what_is_durable_up_to_a_seq_is_gone_and_newer_writes_stay(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_applied *first, *second, *found;
+	uint64_t durable;
 
-	append(f, 0, 0, 10, 1);
-	first = apply_in_order(f, 0, 5);
-	append(f, 0, 0, 30, 2);
-	second = apply_in_order(f, 0, 6);
-	kr_journal_lose_applied(f->journal, second);
-	kr_journal_lose_applied(f->journal, first);
-	kr_journal_note_applied(f->journal, f->files[0].file, first, 9, boot);
-	assert_true(second->lost && !first->lost);
-	assert_int_equal(first->order, 5);
-	kr_journal_free(f->journal);
-	open_journal(f);
-	found = KR_LIST_ENTRY(recovered(&f->recovery, 0)->applied.head.next, struct kr_applied, link);
-	assert_int_equal(found->round, 9);
-	assert_int_equal(found->order, 5);
-	assert_int_equal(found->extents.bytes, 10);
-	assert_ptr_equal(found->link.next, &recovered(&f->recovery, 0)->applied.head);
-	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 30);
-}
-
-static void assert_next_applied(struct kr_link **link, uint64_t round, const uint8_t *of_boot)
-{
-	const struct kr_applied *found = KR_LIST_ENTRY(*link, struct kr_applied, link);
-
-	assert_int_equal(found->round, round);
-	assert_int_equal(found->extents.bytes, 10);
-	assert_memory_equal(found->boot_id, of_boot, 16);
-	*link = found->link.next;
-}
-
-/* The server's machine booted anew, and had the older two of three rounds again when a sync failed.  Killed then, when
- * one of them is unapplied or both are, a start finds what is to be replayed in the order that it had, and none as
- * applied that comes after it. */
-static void what_is_unapplied_is_replayed_in_its_order(void **state)
-{
-	struct fixture *f = *state;
-	static const uint8_t next_boot[16] = {99};
-	struct kr_link *link;
-
-	for (int file = 0; file < 2; file++) {
-		struct kr_applied *rounds[3];
-
-		for (uint64_t i = 0; i < 3; i++) {
-			append(f, file, 100 * i, 10, 1);
-			rounds[i] = apply_in_order(f, file, 5 + i);
-		}
-		for (uint64_t i = 0; i < 2; i++)
-			kr_journal_note_applied(f->journal, f->files[file].file, rounds[i], 20 + i, next_boot);
-		for (int i = 1; i >= 1 - file; i--) {
-			kr_journal_unapply(f->journal, rounds[i]);
-			assert_int_equal(rounds[i]->round, 5 + i);
-		}
-	}
-	kr_journal_free(f->journal);
-	open_journal(f);
-	for (int file = 0; file < 2; file++) {
-		link = recovered(&f->recovery, file)->applied.head.next;
-		if (file == 0)
-			assert_next_applied(&link, 20, next_boot);
-		else
-			assert_next_applied(&link, 5, boot);
-		assert_next_applied(&link, 6, boot);
-		assert_next_applied(&link, 7, boot);
-		assert_ptr_equal(link, &recovered(&f->recovery, file)->applied.head);
-		assert_int_equal(recovered(&f->recovery, file)->dirty.bytes, 0);
-	}
-}
-
-/* A sync had taken them in the boot before; it is not this one's order either that counts. */
-static void what_has_been_lost_in_two_ways_is_replayed_in_its_order(void **state)
-{
-	struct fixture *f = *state;
-	static const uint8_t next_boot[16] = {99}, no_boot[16];
-	struct kr_applied *first, *second;
-	struct kr_link *link;
-
-	append(f, 0, 0, 10, 1);
-	first = apply_in_order(f, 0, 5);
-	append(f, 0, 100, 10, 1);
-	second = apply_in_order(f, 0, 6);
-	kr_journal_lose_applied(f->journal, second);
-	kr_journal_lose_applied(f->journal, first);
-	kr_journal_note_applied(f->journal, f->files[0].file, first, 20, next_boot);
-	kr_journal_note_applied(f->journal, f->files[0].file, second, 21, next_boot);
-	kr_journal_unapply(f->journal, second);
-	kr_journal_unapply(f->journal, first);
-	kr_journal_note_applied(f->journal, f->files[0].file, first, 22, next_boot);
-	kr_journal_free(f->journal);
-	open_journal(f);
-	link = recovered(&f->recovery, 0)->applied.head.next;
-	assert_int_equal(KR_LIST_ENTRY(link, struct kr_applied, link)->order, 5);
-	assert_next_applied(&link, 22, next_boot);
-	assert_next_applied(&link, 6, no_boot);
-	assert_int_equal(recovered(&f->recovery, 0)->dirty.bytes, 0);
+	append(f, 0, 0, 100, 1);
+	append(f, 0, 50, 10, 2);
+	durable = kr_extent_map_max_seq(&f->files[0].map);
+	append(f, 0, 70, 50, 3);
+	kr_journal_release_until(f->journal, &f->files[0].map, durable);
+	memset(f->files[0].dirty, 0, 70);
+	compare_map(f->journal, &f->files[0].map, f->files[0].dirty);
+	restart(f);
+	assert_int_equal(f->files[0].map.bytes, 50);
 }
 
 static void a_killed_writer_loses_nothing_that_returned(void **state)
@@ -247,7 +154,7 @@ static void at_journal_max_appends_wait_until_bytes_are_stable(void **state)
 	assert_true(usage.used <= usage.max);
 	assert_true(usage.live > usage.max * 3 / 4);
 	assert_true(usage.waiting);
-	apply(f, 0, 1);
+	apply(f, 0);
 	assert_int_equal(append(f, 1, 0, KR_JOURNAL_APPEND_MAX, 1), -EAGAIN);
 	assert_int_equal(f->space_calls, 0);
 	make_stable(f, 0);
@@ -399,7 +306,7 @@ static void *write_many(void *context)
 	for (int i = 0; i < 2000; i++) {
 		assert_int_equal(append(writer->f, writer->index, (uint64_t)(i % 7) * 1000, 900, (uint8_t)i), 0);
 		if (i % 100 == 99)
-			apply(writer->f, writer->index, (uint64_t)i);
+			apply(writer->f, writer->index);
 		if (i % 300 == 299)
 			while (!kr_list_empty(&writer->f->files[writer->index].applied))
 				make_stable(writer->f, writer->index);
@@ -422,6 +329,68 @@ static void writers_of_different_files_go_in_parallel(void **state)
 	restart(f);
 }
 
+/* All writes of the segment PAIR are durable, and marked so. */
+static void kill_records(const struct fixture *f, unsigned pair)
+{
+	struct kr_journal_record record;
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%08x.index", f->directory, pair);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	for (uint64_t at = KR_JOURNAL_HEADER_SIZE; kr_pread_full(fd, &record, sizeof(record), at) == 0;
+		at += sizeof(record)) {
+		if (record.type != KR_JOURNAL_WRITE)
+			continue;
+		record.keep = kr_journal_keep(record.check, 0);
+		assert_int_equal(kr_pwrite_full(fd, &record, sizeof(record), at), 0);
+	}
+	close(fd);
+}
+
+/* The segment PAIR is of version 1 from now on; its slot SLOT is an APPLIED. */
+static void age(const struct fixture *f, unsigned pair, uint32_t slot)
+{
+	struct kr_journal_record applied = {.seq = 1, .file = 1, .type = 3, .offset = 99, .length = 7};
+	struct kr_journal_header header;
+	char path[128];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%08x.index", f->directory, pair);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(kr_pread_full(fd, &header, sizeof(header), 0), 0);
+	header.version = 1;
+	header.reserved[0] = 77; /* server_instance */
+	kr_journal_header_seal(&header);
+	assert_int_equal(kr_pwrite_full(fd, &header, sizeof(header), 0), 0);
+	assert_int_equal(kr_pwrite_full(fd, &header, sizeof(header), KR_JOURNAL_HEADER_COPY), 0);
+	applied.check = kr_journal_record_check(&applied, header.salt);
+	assert_int_equal(kr_pwrite_full(fd, &applied, sizeof(applied), KR_JOURNAL_HEADER_SIZE + slot * 64u), 0);
+	close(fd);
+}
+
+static void version_1_is_begun_anew_when_it_holds_no_bytes_and_refused_with_words_when_it_does(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_journal *journal;
+
+	append(f, 0, 0, 100, 1);
+	append(f, 1, 0, 100, 1);
+	kr_journal_free(f->journal);
+	age(f, 1, 4);
+	assert_int_equal(kr_journal_open(&f->options, &f->recovery, &journal), -EPROTO);
+	assert_non_null(strstr(kr_fail_reason(), f->directory));
+	assert_non_null(strstr(kr_fail_reason(), "former version"));
+	assert_int_equal(count_files(f->directory), 3); /* with `clean`: nothing has changed */
+	kill_records(f, 1);
+	open_journal(f);
+	assert_true(kr_list_empty(&f->recovery.damage) && kr_list_empty(&f->recovery.files));
+	assert_int_equal(count_files(f->directory), 0);
+	f->files[0].file->named_in = f->files[1].file->named_in = 0;
+}
+
 static void the_formats_bytes_are_golden(void **state)
 {
 	struct kr_journal_record record = {
@@ -435,64 +404,22 @@ static void the_formats_bytes_are_golden(void **state)
 		.data_check = 0x5152535455565758,
 		.mtime_ns = 0x6162636465666768,
 	};
+	/* clang-format off */
 	static const uint8_t golden[48] = {
-		8,
-		7,
-		6,
-		5,
-		4,
-		3,
-		2,
-		1,
-		0x14,
-		0x13,
-		0x12,
-		0x11,
-		2,
-		1,
-		0,
-		0,
-		0x28,
-		0x27,
-		0x26,
-		0x25,
-		0x24,
-		0x23,
-		0x22,
-		0x21,
-		0x34,
-		0x33,
-		0x32,
-		0x31,
-		0x44,
-		0x43,
-		0x42,
-		0x41,
-		0x58,
-		0x57,
-		0x56,
-		0x55,
-		0x54,
-		0x53,
-		0x52,
-		0x51,
-		0x68,
-		0x67,
-		0x66,
-		0x65,
-		0x64,
-		0x63,
-		0x62,
-		0x61,
+		8, 7, 6, 5, 4, 3, 2, 1, 0x14, 0x13, 0x12, 0x11, 2, 1, 0, 0,
+		0x28, 0x27, 0x26, 0x25, 0x24, 0x23, 0x22, 0x21, 0x34, 0x33, 0x32, 0x31, 0x44, 0x43, 0x42, 0x41,
+		0x58, 0x57, 0x56, 0x55, 0x54, 0x53, 0x52, 0x51, 0x68, 0x67, 0x66, 0x65, 0x64, 0x63, 0x62, 0x61,
 	};
+	/* clang-format on */
 	struct kr_journal_header header = {.magic = KR_JOURNAL_MAGIC, .version = KR_JOURNAL_VERSION, .number = 3};
 
 	(void)state;
 	assert_memory_equal((uint8_t *)&record + 16, golden, sizeof(golden));
 	assert_memory_equal(&header.magic, "KAIRANJ1", 8);
 	kr_journal_header_seal(&header);
-	assert_true(kr_journal_header_good(&header));
-	assert_int_equal(header.check, UINT64_C(0x62519626c24b8011));
+	assert_true(kr_journal_header_good(&header, KR_JOURNAL_VERSION));
+	assert_false(kr_journal_header_good(&header, 1));
+	assert_int_equal(header.check, UINT64_C(0xf030f0f1a3c3578d));
 	assert_int_equal(kr_journal_record_check(&record, 99), UINT64_C(0x7a88a3ee582e3ebf));
 	assert_int_equal(kr_journal_keep(5, 6), UINT64_C(0x290981ca00000007));
 }
@@ -503,10 +430,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(what_was_appended_is_read_back),
 		TEST(random_life_with_restarts_agrees_with_the_model),
-		TEST(mtime_and_suid_of_the_last_dirty_write_come_back),
-		TEST(what_a_failed_sync_has_lost_is_dirty_until_it_is_applied_again_and_keeps_its_order),
-		TEST(what_is_unapplied_is_replayed_in_its_order),
-		TEST(what_has_been_lost_in_two_ways_is_replayed_in_its_order),
+		TEST(mtime_and_suid_of_the_last_write_that_is_not_durable_come_back),
+		TEST(what_is_durable_up_to_a_seq_is_gone_and_newer_writes_stay),
+		TEST(version_1_is_begun_anew_when_it_holds_no_bytes_and_refused_with_words_when_it_does),
 		TEST(a_killed_writer_loses_nothing_that_returned),
 		TEST(at_journal_max_appends_wait_until_bytes_are_stable),
 		TEST(segments_are_used_again_and_their_number_stays_bounded),

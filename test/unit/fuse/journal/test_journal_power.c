@@ -1,4 +1,4 @@
-/* The journal after a loss of the node's power: whom it believes. (test/crash tries what the disk may hold then.) */
+/* The journal after a loss of the node's power: whether it knows. (test/crash tries what the disk may hold then.) */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -30,12 +30,14 @@ static struct kr_fid fid(void)
 	return (struct kr_fid){.length = 4, .bytes = "file"};
 }
 
-static void start(struct fixture *f, int boot, uint64_t instance)
+static void start(struct fixture *f, int boot)
 {
+	const bool lost = kr_journal_lost_power(f->directory, boots[boot]);
+
 	f->options.incarnation++;
 	f->options.node_boot = boots[boot];
-	f->options.server_instance = instance;
 	assert_int_equal(kr_journal_open(&f->options, &f->recovery, &f->journal), 0);
+	assert_int_equal(f->recovery.power_lost, lost);
 }
 
 /* CLEAN: the daemon ended, and what it left was synced; else it was killed, or the machine was. */
@@ -68,13 +70,6 @@ static struct kr_recovered_file *found(struct fixture *f)
 		KR_LIST_ENTRY(f->recovery.files.head.next, struct kr_recovered_file, link);
 }
 
-static struct kr_journal_damage *damage(struct fixture *f)
-{
-	return kr_list_empty(&f->recovery.damage) ?
-		NULL :
-		KR_LIST_ENTRY(f->recovery.damage.head.next, struct kr_journal_damage, link);
-}
-
 static int setup(void **state)
 {
 	struct fixture *f = kr_xcalloc(1, sizeof(*f));
@@ -83,9 +78,9 @@ static int setup(void **state)
 	strcpy(f->directory, "/tmp/kairan-journal-XXXXXX");
 	assert_non_null(mkdtemp(f->directory));
 	f->options = (struct kr_journal_options){
-		.directory = f->directory, .export_id = {1}, .node_id = {2}, .max = KR_JOURNAL_MIN, .server_boot = {9}};
+		.directory = f->directory, .export_id = {1}, .node_id = {2}, .max = KR_JOURNAL_MIN};
 	f->file = kr_journal_file_new(&identity, "dir/file");
-	start(f, 0, 1);
+	start(f, 0);
 	*state = f;
 	return 0;
 }
@@ -103,41 +98,30 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void the_server_that_was_there_vouches_for_what_it_has(void **state)
+static void expect_start(struct fixture *f, int boot, bool power_lost)
 {
-	struct fixture *f = *state;
-
-	append(f, 10, 100);
-	end(f, false);
-	start(f, 1, 1);
-	assert_non_null(found(f));
+	start(f, boot);
+	assert_int_equal(f->recovery.power_lost, power_lost);
+	assert_true(kr_list_empty(&f->recovery.damage));
 	assert_int_equal(found(f)->dirty.bytes, 100);
-	assert_true(found(f)->vouched);
-	assert_true(f->recovery.power_lost);
-	assert_null(damage(f));
 }
 
-static void without_it_old_bytes_are_set_aside_and_stay_so(void **state)
+static void after_a_loss_of_power_each_start_says_so_until_it_is_settled(void **state)
 {
 	struct fixture *f = *state;
 
 	append(f, 10, 100);
 	end(f, false);
-	for (int time = 0; time < 2; time++) {
-		start(f, 1, 2 + (uint64_t)time);
-		assert_null(found(f));
-		assert_non_null(damage(f));
-		assert_true(damage(f)->fid.length > 0);
-		assert_non_null(strstr(damage(f)->text, "100 bytes of dir/file"));
-		assert_int_equal(f->recovery.doubtful, 100);
-		end(f, time == 0);
+	for (int kills = 0; kills < 2; kills++) {
+		expect_start(f, 1, true);
+		end(f, kills == 0); /* what a later start has synced does not bring back what was lost */
 	}
-	start(f, 1, 9);
-	kr_journal_discard_damage(f->journal);
+	expect_start(f, 1, true);
+	kr_journal_power_settled(f->journal);
 	end(f, false);
-	start(f, 1, 10);
-	assert_null(damage(f));
-	assert_null(found(f));
+	expect_start(f, 1, false);
+	end(f, false);
+	expect_start(f, 2, true);
 }
 
 static void a_killed_daemon_is_no_loss_of_power(void **state)
@@ -146,11 +130,23 @@ static void a_killed_daemon_is_no_loss_of_power(void **state)
 
 	append(f, 10, 100);
 	end(f, false);
-	start(f, 0, 7);
-	assert_non_null(found(f));
-	assert_int_equal(found(f)->dirty.bytes, 100);
-	assert_false(found(f)->vouched);
-	assert_false(f->recovery.power_lost);
+	expect_start(f, 0, false);
+}
+
+static void a_journal_without_live_bytes_has_lost_none(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_extent extent = append(f, 10, 100);
+
+	kr_journal_release(f->journal, &extent);
+	append(f, 10, 100);
+	end(f, false);
+	start(f, 1);
+	assert_true(f->recovery.power_lost);
+	kr_extent_map_for_each(&found(f)->dirty, kr_journal_release, f->journal);
+	/* Killed now the segments are there still. */
+	assert_false(kr_journal_lost_power(f->directory, boots[1]));
+	assert_false(kr_journal_lost_power("/nowhere", boots[1]));
 }
 
 static void a_reboot_after_an_orderly_end_is_no_loss_of_power(void **state)
@@ -159,14 +155,10 @@ static void a_reboot_after_an_orderly_end_is_no_loss_of_power(void **state)
 
 	append(f, 10, 100);
 	end(f, true);
-	start(f, 1, 7);
-	assert_non_null(found(f));
-	assert_int_equal(found(f)->dirty.bytes, 100);
-	assert_false(f->recovery.power_lost);
+	expect_start(f, 1, false);
 	/* ... once: */
 	end(f, false);
-	start(f, 2, 8);
-	assert_int_equal(f->recovery.doubtful, 100);
+	expect_start(f, 2, true);
 }
 
 static void what_an_orderly_end_left_survives_kills_and_further_reboots(void **state)
@@ -179,11 +171,7 @@ static void what_an_orderly_end_left_survives_kills_and_further_reboots(void **s
 		for (int kills = 0; kills <= 2; kills++) {
 			if (kills)
 				end(f, false);
-			start(f, boot, f->options.server_instance + 1);
-			assert_false(f->recovery.power_lost);
-			assert_int_equal(f->recovery.doubtful, 0);
-			assert_non_null(found(f));
-			assert_int_equal(found(f)->dirty.bytes, 100);
+			expect_start(f, boot, false);
 		}
 	}
 }
@@ -197,85 +185,14 @@ static void headers_that_were_half_taken_over_are_whole(void **state)
 
 	append(f, 10, 100);
 	end(f, true);
-	start(f, 1, 2);
+	start(f, 1);
 	end(f, false);
 	snprintf(path, sizeof(path), "%s/00000001.index", f->directory);
 	fd = open(path, O_RDWR);
 	assert_true(fd >= 0);
 	assert_int_equal(pwrite(fd, "torn", 4, 40), 4); /* the first copy: the second counts */
 	close(fd);
-	start(f, 1, 3);
-	assert_int_equal(f->recovery.doubtful, 0);
-	assert_int_equal(found(f)->dirty.bytes, 100);
-}
-
-static void what_the_server_is_known_to_have_is_never_doubtful(void **state)
-{
-	struct fixture *f = *state;
-	struct kr_extent extent = append(f, 10, 100);
-
-	assert_true(kr_journal_applied(f->journal, f->file, extent.seq, 5, f->options.server_boot) != 0);
-	end(f, false);
-	start(f, 1, 2);
-	assert_null(damage(f));
-	assert_non_null(found(f));
-	assert_true(kr_extent_map_empty(&found(f)->dirty));
-	assert_false(kr_list_empty(&found(f)->applied));
-	/* Another boot of the server would have it replayed: perhaps over newer bytes. */
-	end(f, false);
-	f->options.server_boot[0]++;
-	start(f, 2, 3);
-	assert_null(found(f));
-	assert_int_equal(f->recovery.doubtful, 100);
-}
-
-static void each_instance_of_the_server_has_segments_of_its_own(void **state)
-{
-	struct fixture *f = *state;
-
-	append(f, 0, 100);
-	kr_journal_set_server(f->journal, 2);
-	append(f, 200, 50);
-	end(f, false);
-	start(f, 1, 2);
-	assert_int_equal(f->recovery.doubtful, 100);
-	assert_non_null(found(f));
-	assert_int_equal(found(f)->dirty.bytes, 50);
-}
-
-static void newer_bytes_are_taken_out_of_doubtful_ones(void **state)
-{
-	struct fixture *f = *state;
-
-	append(f, 0, 100);
-	kr_journal_set_server(f->journal, 2);
-	append(f, 50, 100);
-	end(f, false);
-	start(f, 1, 2);
-	assert_int_equal(f->recovery.doubtful, 50);
-}
-
-static void what_is_set_aside_leaves_the_journals_room_to_others(void **state)
-{
-	struct fixture *f = *state;
-	struct kr_journal_usage usage;
-	struct kr_extent extent = {0};
-
-	for (uint64_t at = 0; at < 6; at++)
-		append(f, at << 20, KR_JOURNAL_APPEND_MAX);
-	end(f, false);
-	start(f, 1, 2);
-	kr_journal_usage(f->journal, &usage);
-	assert_true(usage.set_aside >= 6 << 20);
-	assert_int_equal(usage.used, 0);
-	f->file->number = 0;
-	f->file->named_in = 0;
-	for (uint64_t at = 0; at < 6; at++)
-		extent = append(f, at << 20, KR_JOURNAL_APPEND_MAX);
-	kr_journal_discard_damage(f->journal);
-	kr_journal_usage(f->journal, &usage);
-	assert_int_equal(usage.set_aside, 0);
-	kr_journal_release(f->journal, &extent);
+	expect_start(f, 1, false);
 }
 
 static void touch(void *at)
@@ -307,16 +224,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(the_server_that_was_there_vouches_for_what_it_has),
-		TEST(without_it_old_bytes_are_set_aside_and_stay_so),
+		TEST(after_a_loss_of_power_each_start_says_so_until_it_is_settled),
 		TEST(a_killed_daemon_is_no_loss_of_power),
+		TEST(a_journal_without_live_bytes_has_lost_none),
 		TEST(a_reboot_after_an_orderly_end_is_no_loss_of_power),
 		TEST(what_an_orderly_end_left_survives_kills_and_further_reboots),
 		TEST(headers_that_were_half_taken_over_are_whole),
-		TEST(what_the_server_is_known_to_have_is_never_doubtful),
-		TEST(each_instance_of_the_server_has_segments_of_its_own),
-		TEST(newer_bytes_are_taken_out_of_doubtful_ones),
-		TEST(what_is_set_aside_leaves_the_journals_room_to_others),
 		TEST(a_store_that_the_disk_cannot_take_is_an_error),
 	};
 

@@ -54,7 +54,6 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	struct node *node = kr_conn_context(conn);
 	struct kr_round_reply round_reply = {.seq = 0};
 	struct kr_query_reply query_reply = {.dirty = node ? node->dirty : 0};
-	struct kr_unstable_reply unstable_reply = {.resent = 0};
 	const void *reply = NULL;
 	struct kr_arena arena = {0};
 	union kr_any_msg msg;
@@ -83,12 +82,12 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		break;
 	case KR_MSG_STABLE:
 		node->stable = KR_MAX(node->stable, msg.stable_request.round);
+		node->stable_id = frame->header.id;
 		break;
 	case KR_MSG_UNSTABLE:
 		node->unstable++;
 		node->unstable_id = frame->header.id;
 		node->lost = msg.unstable_request.last;
-		reply = &unstable_reply;
 		break;
 	case KR_MSG_RECALL:
 		node->recalls++;
@@ -104,7 +103,9 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	default:
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
 	}
-	if (frame->header.type == KR_MSG_ROUND ?
+	if (node->keeps_stable && frame->header.type == KR_MSG_STABLE)
+		;
+	else if (frame->header.type == KR_MSG_ROUND ?
 			node->round_err <= 0 :
 			!node->deaf || (frame->header.type != KR_MSG_QUERY && frame->header.type != KR_MSG_UNSTABLE))
 		kr_conn_reply(conn, frame->header.type, frame->header.id, 0,
@@ -319,7 +320,9 @@ static inline void node_flush(struct node *node)
 	struct kr_flush_request msg = {
 		.file = node->file, .seq = node->generation, .flags = node->inlined, .mtime = node->mtime};
 
-	node_hold(node, &node->file);
+	msg.flags |= node->resend ? KR_FLUSH_RESEND : 0;
+	if (!node->bare)
+		node_hold(node, &node->file);
 	node->flushing = node->wants_flush = true;
 	node->flushed = false;
 	if (node->inlined) {
@@ -333,33 +336,6 @@ static inline void node_flush(struct node *node)
 	} else {
 		node_ask(node, KR_MSG_FLUSH, &msg, NULL, 0, flush_answered);
 	}
-}
-
-/* It was applied at first in round ORDER, and at last in ROUND. */
-static inline void send_replay_of(
-	struct node *node, uint64_t round, uint64_t order, const struct kr_range *extent, unsigned generation)
-{
-	struct kr_flush_request msg = {.file = node->file,
-		.flags = 1 | 2,
-		.seq = order,
-		.replay_round = round,
-		.replay_order = order,
-		.mtime = node->mtime,
-		.extents = {extent, 1}};
-	struct kr_buf *buf = kr_buf_new(extent->length);
-	struct kr_slice slice = {.buf = buf, .length = extent->length};
-
-	buf->length = extent->length;
-	fill(buf->data, extent->offset, extent->length, generation);
-	msg.checksum = kr_checksum(buf->data, buf->length) + node->damaged;
-	node_ask(node, KR_MSG_FLUSH, &msg, &slice, 1, flush_answered);
-	node->flushing = node->wants_flush = true;
-	kr_buf_put(buf);
-}
-
-static inline void send_replay(struct node *node, uint64_t round, const struct kr_range *extent, unsigned generation)
-{
-	send_replay_of(node, round, round, extent, generation);
 }
 
 static inline bool all_flushed(void)
@@ -460,42 +436,6 @@ static inline void flush_and_wait(struct node *node)
 {
 	node_flush(node);
 	wait_until(node->flushed);
-}
-
-/* --- a loss of power -------------------------------------------------------------------------- */
-
-/* What the state directory says: that the grace period of this boot has not ended (ANOTHER_BOOT), that nothing was
- * synced (INVALIDATE). */
-static inline void change_state(bool another_boot, bool forget)
-{
-	int dir = open(F.state_path, O_RDONLY | O_DIRECTORY);
-
-	assert_true(dir >= 0);
-	if (another_boot)
-		assert_int_equal(kr_write_file(dir, "boot", "0123456789abcdef0123456789abcdef\n", 33, 0600), 0);
-	if (forget)
-		assert_int_equal(unlinkat(dir, "synced", 0), 0);
-	close(dir);
-}
-
-/* As if the machine had gone down: another boot id than the one the state directory remembers. */
-static inline void boot_anew(void)
-{
-	server_stop();
-	change_state(true, false);
-	server_start();
-}
-
-/* FILE is known, and the nodes wait to replay. */
-static inline void begin_replays(struct kr_fid file)
-{
-	boot_anew();
-	for (size_t i = 0; i < 2; i++) {
-		F.nodes[i].manual_reclaim = true;
-		F.nodes[i].file = file;
-		node_begin(&F.nodes[i]);
-		wait_until(F.nodes[i].live);
-	}
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -87,7 +87,6 @@ struct node {
 	size_t extent_count;
 	unsigned generation;
 	bool wants_flush, flushing, flushed, inlined;
-	bool damaged; /* what it replays does not match its checksum */
 	int flush_err;
 	struct kr_flush_reply flush_reply;
 	struct kr_time mtime;
@@ -95,11 +94,13 @@ struct node {
 
 	uint64_t stable, unstable;
 	uint64_t unstable_id, lost; /* of the latest UNSTABLE: to be answered; the last round that it names */
+	uint64_t stable_id;         /* of the latest STABLE */
+	bool keeps_stable;          /* it does not answer that */
+	bool resend, bare;          /* FLUSHes have RESEND; it has not asked for WRITE */
 	bool dirty, deaf;           /* what it answers to QUERY; it does not, nor to UNSTABLE */
 	unsigned queries;
-	uint64_t replay_round; /* of the latest ROUND */
-	int round_err;         /* what it answers to ROUND, when it does not take part; > 0: nothing yet ... */
-	uint64_t round_id;     /* ... to this one */
+	int round_err;     /* what it answers to ROUND, when it does not take part; > 0: nothing yet ... */
+	uint64_t round_id; /* ... to this one */
 	unsigned aborts, upstreams, recalls;
 	struct kr_hop_address upstream;
 	char upstream_address[64];
@@ -309,7 +310,6 @@ static inline void chain_begin(struct node *node, const struct kr_round_request 
 
 	assert_null(node->chain);
 	node->chain = chain;
-	node->replay_round = round->replay_round;
 	chain->node = node;
 	chain->round = round->round;
 	kr_merge_init(&chain->merge);

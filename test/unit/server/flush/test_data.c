@@ -231,6 +231,14 @@ static size_t asked_and_waiting(void)
 	return count;
 }
 
+static void hold_rounds(bool hold)
+{
+	struct kr_sfile *file = kr_sfile_find(&F.server, &F.nodes[0].file);
+
+	file->data->commit.rewriting = hold;
+	kr_flush_update_hold_of(file);
+}
+
 static void chained_round_of_strided_writers_is_applied_in_few_large_writes(void **state)
 {
 	struct written before, after;
@@ -253,13 +261,13 @@ static void chained_round_of_strided_writers_is_applied_in_few_large_writes(void
 		wait_until(F.nodes[i].stable >= F.nodes[i].flush_reply.round);
 	/* Once more, held until all have asked: all in one round. */
 	before = written();
-	kr_data_collect_replays(F.server.data, true);
+	hold_rounds(true);
 	for (size_t i = 0; i < 4; i++) {
 		F.nodes[i].generation = stride_generation[i] = 2;
 		node_flush(&F.nodes[i]);
 	}
 	wait_until(asked_and_waiting() == 4);
-	kr_data_collect_replays(F.server.data, false);
+	hold_rounds(false);
 	wait_until(all_flushed());
 	after = written();
 	for (size_t i = 1; i < 4; i++)

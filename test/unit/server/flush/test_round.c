@@ -27,10 +27,9 @@ static void setup(struct kr_rounds *rounds)
 	kr_rounds_init(rounds, next_number, NULL);
 }
 
-static void ask(struct kr_rounds *rounds, uint32_t node, const char *name, bool inlined, uint64_t replay, void *token)
+static void ask(struct kr_rounds *rounds, uint32_t node, const char *name, bool inlined, void *token)
 {
-	struct kr_round_ask asked = {
-		.node = node, .order = name, .ring = "", .inlined = inlined, .replay_round = replay, .token = token};
+	struct kr_round_ask asked = {.node = node, .order = name, .ring = "", .inlined = inlined, .token = token};
 
 	assert_int_equal(kr_rounds_ask(rounds, &asked), 0);
 }
@@ -71,8 +70,8 @@ static void inline_flushes_are_rounds_of_their_own_in_the_order_asked(void **sta
 
 	(void)state;
 	setup(&rounds);
-	ask(&rounds, 2, "n2", true, 0, &token_a);
-	ask(&rounds, 1, "n1", true, 0, &token_b);
+	ask(&rounds, 2, "n2", true, &token_a);
+	ask(&rounds, 1, "n1", true, &token_b);
 	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_a);
 	expect_nothing(&rounds);
 	kr_rounds_finished(&rounds, 1, 0);
@@ -124,11 +123,11 @@ static void run_into_chain(struct kr_rounds *rounds)
 	struct kr_round_action action;
 
 	setup(rounds);
-	ask(rounds, 9, "n9", true, 0, NULL);
+	ask(rounds, 9, "n9", true, NULL);
 	expect(rounds, KR_ROUND_WRITE, 9);
-	ask(rounds, 1, "n10", false, 0, &token_c);
-	ask(rounds, 2, "n2", false, 0, &token_b);
-	ask(rounds, 3, "n1", false, 0, &token_a);
+	ask(rounds, 1, "n10", false, &token_c);
+	ask(rounds, 2, "n2", false, &token_b);
+	ask(rounds, 3, "n1", false, &token_a);
 	kr_rounds_finished(rounds, 1, 0);
 	expect_reply(rounds, NULL, 0, 1, true);
 	expect(rounds, KR_ROUND_BEGIN, 1);
@@ -157,7 +156,7 @@ static void chained_flushes_that_wait_form_one_round_in_ring_order(void **state)
 	expect_nothing(&rounds);
 	kr_rounds_accepted(&rounds, 2, 3, 0);
 	expect(&rounds, KR_ROUND_FINISH, 0);
-	ask(&rounds, 4, "n4", false, 0, NULL);
+	ask(&rounds, 4, "n4", false, NULL);
 	expect_nothing(&rounds);
 	kr_rounds_finished(&rounds, 2, 0);
 	expect_reply(&rounds, &token_a, 0, 2, false);
@@ -268,8 +267,8 @@ static void broken_chains_fall_back_to_single_rounds_and_end_with_eio(void **sta
 	(void)state;
 	setup(&rounds);
 	kr_rounds_hold(&rounds, true);
-	ask(&rounds, 1, "a", false, 0, &token_a);
-	ask(&rounds, 2, "b", false, 0, &token_b);
+	ask(&rounds, 1, "a", false, &token_a);
+	ask(&rounds, 2, "b", false, &token_b);
 	kr_rounds_hold(&rounds, false);
 	for (int i = 0; i < KR_ROUND_CHAIN_ATTEMPTS; i++) {
 		assert_int_equal(break_chain(&rounds, &errors), 2);
@@ -281,167 +280,6 @@ static void broken_chains_fall_back_to_single_rounds_and_end_with_eio(void **sta
 		assert_true(++rounds_run < 20);
 	}
 	assert_int_equal(total, 2);
-	kr_rounds_fini(&rounds);
-}
-
-static void replays_run_first_and_by_round(void **state)
-{
-	struct kr_rounds rounds;
-
-	(void)state;
-	setup(&rounds);
-	kr_rounds_hold(&rounds, true);
-	ask(&rounds, 1, "a", true, 0, &token_a);
-	ask(&rounds, 2, "b", true, 70, &token_b);
-	ask(&rounds, 3, "c", false, 60, &token_c);
-	expect_nothing(&rounds);
-	kr_rounds_hold(&rounds, false);
-	expect(&rounds, KR_ROUND_BEGIN, 3);
-	expect(&rounds, KR_ROUND_SEND, 3);
-	kr_rounds_accepted(&rounds, 1, 3, 0);
-	kr_rounds_received(&rounds, 1);
-	expect(&rounds, KR_ROUND_FINISH, 0);
-	kr_rounds_finished(&rounds, 1, 0);
-	expect_reply(&rounds, &token_c, 0, 1, true);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_b);
-	kr_rounds_finished(&rounds, 2, 0);
-	expect_reply(&rounds, &token_b, 0, 2, true);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
-	kr_rounds_fini(&rounds);
-}
-
-/* A sync has failed while it ran: what comes after it by its round does so still. */
-static void a_replay_that_is_undone_runs_once_more_in_its_turn(void **state)
-{
-	struct kr_rounds rounds;
-
-	(void)state;
-	setup(&rounds);
-	kr_rounds_hold(&rounds, true);
-	ask(&rounds, 1, "a", true, 60, &token_a);
-	ask(&rounds, 2, "b", true, 70, &token_b);
-	kr_rounds_hold(&rounds, false);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
-	kr_rounds_hold(&rounds, true); /* others send again what has been lost, too */
-	kr_rounds_undone(&rounds, 1);
-	expect_nothing(&rounds);
-	ask(&rounds, 3, "c", false, 50, &token_c);
-	assert_true(kr_rounds_replayed_by(&rounds, 1));
-	kr_rounds_hold(&rounds, false);
-	expect(&rounds, KR_ROUND_BEGIN, 3);
-	expect(&rounds, KR_ROUND_SEND, 3);
-	kr_rounds_accepted(&rounds, 2, 3, 0);
-	kr_rounds_received(&rounds, 2);
-	expect(&rounds, KR_ROUND_FINISH, 0);
-	kr_rounds_undone(&rounds, 2);
-	expect(&rounds, KR_ROUND_BEGIN, 3);
-	expect(&rounds, KR_ROUND_SEND, 3);
-	kr_rounds_accepted(&rounds, 3, 3, 0);
-	kr_rounds_received(&rounds, 3);
-	expect(&rounds, KR_ROUND_FINISH, 0);
-	kr_rounds_finished(&rounds, 3, 0);
-	expect_reply(&rounds, &token_c, 0, 3, true);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
-	kr_rounds_lost(&rounds, 1); /* while it is written */
-	expect_reply(&rounds, &token_a, -ENOTCONN, 4, false);
-	kr_rounds_undone(&rounds, 4);
-	assert_false(kr_rounds_replayed_by(&rounds, 1));
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_b);
-	for (unsigned i = 1; i < KR_ROUND_ATTEMPTS; i++) {
-		kr_rounds_undone(&rounds, 4 + i);
-		expect(&rounds, KR_ROUND_WRITE, 2);
-	}
-	kr_rounds_undone(&rounds, 4 + KR_ROUND_ATTEMPTS); /* not for ever */
-	expect_reply(&rounds, &token_b, -EIO, 0, false);
-	assert_true(kr_rounds_idle(&rounds));
-	kr_rounds_fini(&rounds);
-}
-
-/* What is applied of a journal is known by its last sequence number: nothing may be missing before it. */
-static void after_a_replay_that_failed_none_of_that_node_goes_in(void **state)
-{
-	char token_d, token_e;
-	struct kr_rounds rounds;
-
-	(void)state;
-	setup(&rounds);
-	kr_rounds_hold(&rounds, true);
-	ask(&rounds, 1, "n1", true, 9, &token_a);
-	ask(&rounds, 1, "n1", true, 5, &token_b);
-	ask(&rounds, 2, "n2", true, 6, &token_c);
-	ask(&rounds, 1, "n1", true, 0, &token_d);
-	ask(&rounds, 1, "n1", false, 7, &token_e);
-	kr_rounds_hold(&rounds, false);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_b);
-	kr_rounds_finished(&rounds, 1, -ENOSPC);
-	expect_reply(&rounds, &token_b, -ENOSPC, 1, true);
-	expect_reply(&rounds, &token_a, -ENOSPC, 0, false);
-	expect_reply(&rounds, &token_e, -ENOSPC, 0, false);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_c);
-	kr_rounds_finished(&rounds, 2, 0);
-	expect_reply(&rounds, &token_c, 0, 2, true);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_d);
-	kr_rounds_finished(&rounds, 3, 0);
-	expect_reply(&rounds, &token_d, 0, 3, true);
-	assert_true(kr_rounds_idle(&rounds));
-	kr_rounds_fini(&rounds);
-}
-
-/* Its node cannot read it, say; and what breaks again and again is given up. */
-static void a_streamed_replay_that_is_given_up_takes_the_later_ones_along(void **state)
-{
-	(void)state;
-	for (int refused = 0; refused < 2; refused++) {
-		struct kr_rounds rounds;
-		uint64_t round = 0;
-
-		setup(&rounds);
-		kr_rounds_hold(&rounds, true);
-		ask(&rounds, 1, "n1", false, 5, &token_a);
-		ask(&rounds, 1, "n1", true, 6, &token_b);
-		ask(&rounds, 2, "n2", true, 7, &token_c);
-		kr_rounds_hold(&rounds, false);
-		for (int attempt = 0; attempt < (refused ? 1 : KR_ROUND_ATTEMPTS); attempt++) {
-			expect(&rounds, KR_ROUND_BEGIN, 1);
-			round = expect(&rounds, KR_ROUND_SEND, 1).round;
-			if (refused) {
-				kr_rounds_accepted(&rounds, round, 1, -EIO);
-			} else {
-				kr_rounds_broken(&rounds, round);
-				expect(&rounds, KR_ROUND_ABORT, 1);
-			}
-			expect(&rounds, KR_ROUND_DISCARD, 0);
-			if (attempt + 1 < KR_ROUND_ATTEMPTS && !refused)
-				kr_rounds_drained(&rounds, round);
-		}
-		expect_reply(&rounds, &token_a, -EIO, 0, false);
-		expect_reply(&rounds, &token_b, -EIO, 0, false);
-		expect_nothing(&rounds);
-		kr_rounds_drained(&rounds, round);
-		assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_c);
-		kr_rounds_fini(&rounds);
-	}
-}
-
-/* As the chain was merged, whoever comes first: where both wrote, the later in ring order wins. */
-static void replays_of_one_round_run_in_ring_order(void **state)
-{
-	struct kr_rounds rounds;
-
-	(void)state;
-	setup(&rounds);
-	kr_rounds_hold(&rounds, true);
-	ask(&rounds, 2, "b", true, 60, &token_b);
-	ask(&rounds, 1, "a", true, 60, &token_a);
-	ask(&rounds, 3, "c", true, 60, &token_c);
-	kr_rounds_hold(&rounds, false);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 1).token, &token_a);
-	kr_rounds_finished(&rounds, 1, 0);
-	expect_reply(&rounds, &token_a, 0, 1, true);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 2).token, &token_b);
-	kr_rounds_finished(&rounds, 2, 0);
-	expect_reply(&rounds, &token_b, 0, 2, true);
-	assert_ptr_equal(expect(&rounds, KR_ROUND_WRITE, 3).token, &token_c);
 	kr_rounds_fini(&rounds);
 }
 
@@ -468,11 +306,6 @@ int main(void)
 		cmocka_unit_test(write_error_reaches_every_participant),
 		cmocka_unit_test(refusal_fails_the_one_that_refused_only),
 		cmocka_unit_test(broken_chains_fall_back_to_single_rounds_and_end_with_eio),
-		cmocka_unit_test(replays_run_first_and_by_round),
-		cmocka_unit_test(a_replay_that_is_undone_runs_once_more_in_its_turn),
-		cmocka_unit_test(after_a_replay_that_failed_none_of_that_node_goes_in),
-		cmocka_unit_test(a_streamed_replay_that_is_given_up_takes_the_later_ones_along),
-		cmocka_unit_test(replays_of_one_round_run_in_ring_order),
 		cmocka_unit_test(too_many_asks_of_a_node_are_refused),
 	};
 

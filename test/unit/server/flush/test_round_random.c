@@ -105,7 +105,6 @@ static void ask_randomly(struct world *w)
 	if (w->asked >= TOKENS)
 		return;
 	asked.order = names[asked.node];
-	asked.replay_round = pick(w, 10) == 0 ? 1 + pick(w, 50) : 0;
 	asked.token = (void *)(uintptr_t)w->asked;
 	w->inlined[w->asked] = asked.inlined;
 	w->owner[w->asked] = asked.node;
@@ -133,10 +132,7 @@ static void happen(struct world *w, bool gentle)
 			uint64_t round = w->write_round | w->finish_round;
 
 			w->write_round = w->finish_round = 0;
-			if (!gentle && pick(w, 8) == 0)
-				kr_rounds_undone(&w->rounds, round);
-			else
-				kr_rounds_finished(&w->rounds, round, !gentle && pick(w, 8) == 0 ? -ENOSPC : 0);
+			kr_rounds_finished(&w->rounds, round, !gentle && pick(w, 8) == 0 ? -ENOSPC : 0);
 		}
 		break;
 	case 3:

@@ -35,6 +35,8 @@ struct world {
 	uint8_t unannounced_kinds[NODES + 1];
 	uint8_t held_before[NODES + 1]; /* at the beginning of the event */
 	uint64_t now, grants, recalls;
+	uint64_t rounds;
+	uint64_t first[NODES + 1]; /* of the nodes' uncommitted bytes; 0: none */
 };
 
 static inline bool conflict(uint8_t a, uint8_t b)
@@ -59,6 +61,20 @@ static inline bool may_overtake(
 	return kr_lease_table_held(&world->table, waiter->node) == KR_LEASE_ALL && other->node != waiter->node;
 }
 
+/* READ, opens and operations wait for other nodes' bytes. */
+static inline void check_commitment(const struct world *world, const struct kr_lease_waiter *waiter)
+{
+	if (waiter->commitment == KR_COMMITTED_NONE || (!waiter->operation && !(waiter->kinds & KR_LEASE_READ)) ||
+		(!waiter->operation && (world->held_before[waiter->node] & waiter->kinds) == waiter->kinds))
+		return;
+	for (uint32_t node = 0; node <= NODES; node++) {
+		bool own = node == waiter->node && node != 0 && waiter->commitment != KR_COMMITTED_ALL;
+
+		if (world->first[node] && !own)
+			assert_true(waiter->kinds == 0 && world->first[node] > waiter->mark);
+	}
+}
+
 static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 {
 	struct world *world = context;
@@ -68,6 +84,7 @@ static inline void on_grant(void *context, struct kr_lease_waiter *waiter)
 	ask->waiting = false;
 	ask->granted = true;
 	world->grants++;
+	check_commitment(world, waiter);
 	for (size_t i = 0; i < ASKS; i++) { /* first come, first served, among those that exclude each other */
 		const struct ask *other = &world->asks[i];
 
@@ -134,7 +151,8 @@ static inline void remember(struct world *world)
 		world->held_before[node] = kr_lease_table_held(&world->table, node);
 }
 
-static inline struct ask *ask_as(struct world *world, uint32_t node, uint8_t kinds, bool operation)
+static inline struct ask *ask_committed(
+	struct world *world, uint32_t node, uint8_t kinds, bool operation, enum kr_lease_commitment commitment)
 {
 	for (size_t i = 0; i < ASKS; i++) {
 		struct ask *ask = &world->asks[i];
@@ -145,11 +163,35 @@ static inline struct ask *ask_as(struct world *world, uint32_t node, uint8_t kin
 		*ask = (struct ask){.used = true,
 			.waiting = true,
 			.asked = ++world->now,
-			.waiter = {.node = node, .kinds = kinds, .operation = operation}};
+			.waiter = {.node = node, .kinds = kinds, .operation = operation, .commitment = commitment}};
 		kr_lease_table_ask(&world->table, &ask->waiter);
 		return ask;
 	}
 	return NULL;
+}
+
+static inline struct ask *ask_as(struct world *world, uint32_t node, uint8_t kinds, bool operation)
+{
+	return ask_committed(world, node, kinds, operation, KR_COMMITTED_OTHERS);
+}
+
+/* A round with bytes of NODE is applied. */
+static inline uint64_t apply_round(struct world *world, uint32_t node)
+{
+	uint64_t round = ++world->rounds;
+
+	if (!world->first[node])
+		world->first[node] = round;
+	kr_lease_table_uncommitted(&world->table, node, round);
+	return round;
+}
+
+/* NODE has heard of the rounds before NEXT; 0: of all. */
+static inline void commit(struct world *world, uint32_t node, uint64_t next)
+{
+	world->first[node] = next && world->first[node] ? KR_MAX(world->first[node], next) : 0;
+	remember(world);
+	kr_lease_table_committed(&world->table, node, next);
 }
 
 static inline void announce(struct world *world, uint32_t node)

@@ -331,6 +331,125 @@ static void an_heir_is_asked_for_what_was_outdated(void **state)
 	assert_int_equal(kr_lease_table_held(&world->table, 3), KR_LEASE_WRITE);
 }
 
+/* --- uncommitted bytes ------------------------------------------------------------------------ */
+
+static void a_reader_waits_until_others_are_committed_and_a_writer_does_not(void **state)
+{
+	struct world *world = *state;
+	struct ask *reader;
+
+	apply_round(world, 1);
+	assert_true(ask_as(world, 1, KR_LEASE_ALL, false)->granted);
+	kr_lease_table_announced(&world->table, 1);
+	world->unannounced[1] = 0;
+	kr_lease_table_release(&world->table, 1, KR_LEASE_ALL);
+	assert_true(ask_as(world, 2, KR_LEASE_WRITE, false)->granted);
+	kr_lease_table_expire(&world->table, 2);
+	reader = ask_as(world, 3, KR_LEASE_READ, false);
+	assert_false(reader->granted);
+	assert_int_equal(kr_lease_table_try(&world->table, 4, KR_LEASE_ALL), 0); /* behind the reader */
+	commit(world, 1, 0);
+	assert_true(reader->granted);
+}
+
+static void try_leaves_read_out_while_others_are_uncommitted(void **state)
+{
+	struct world *world = *state;
+
+	apply_round(world, 1);
+	assert_int_equal(kr_lease_table_try(&world->table, 2, KR_LEASE_ALL), KR_LEASE_WRITE);
+	assert_int_equal(kr_lease_table_try(&world->table, 1, KR_LEASE_WRITE), KR_LEASE_WRITE);
+}
+
+static void a_node_waits_for_its_own_bytes_only_among_those_of_others(void **state)
+{
+	struct world *world = *state;
+	struct ask *reader;
+
+	apply_round(world, 1);
+	apply_round(world, 2);
+	commit(world, 2, 0);
+	reader = ask_as(world, 1, KR_LEASE_READ, false);
+	assert_false(reader->granted);
+	commit(world, 1, 0);
+	assert_true(reader->granted);
+	apply_round(world, 1);
+	assert_true(ask_as(world, 1, KR_LEASE_READ, false)->granted);
+}
+
+static void an_operation_may_ask_for_the_nodes_own_bytes_or_for_none(void **state)
+{
+	struct world *world = *state;
+	struct ask *all, *others, *none;
+
+	apply_round(world, 1);
+	others = ask_committed(world, 1, KR_LEASE_ALL, true, KR_COMMITTED_OTHERS);
+	assert_true(others->granted);
+	kr_lease_table_end(&world->table, &others->waiter);
+	others->used = false;
+	none = ask_committed(world, 0, KR_LEASE_ALL, true, KR_COMMITTED_NONE);
+	assert_true(none->granted);
+	kr_lease_table_end(&world->table, &none->waiter);
+	none->used = false;
+	all = ask_committed(world, 1, KR_LEASE_ALL, true, KR_COMMITTED_ALL);
+	assert_false(all->granted);
+	commit(world, 1, 0);
+	assert_true(all->granted);
+}
+
+static void a_wait_without_kinds_is_for_what_is_applied_now(void **state)
+{
+	struct world *world = *state;
+	uint64_t second;
+	struct ask *open;
+
+	apply_round(world, 1);
+	second = apply_round(world, 1);
+	open = ask_as(world, 2, 0, true);
+	apply_round(world, 1);
+	assert_false(open->granted);
+	commit(world, 1, second);
+	assert_false(open->granted);
+	commit(world, 1, second + 1);
+	assert_true(open->granted);
+	assert_true(ask_as(world, 1, 0, true)->granted); /* its own */
+	assert_int_equal(world->recalls, 0);
+}
+
+static void bytes_of_an_ended_session_are_uncommitted_still(void **state)
+{
+	struct world *world = *state;
+	struct ask *reader;
+
+	apply_round(world, 1);
+	kr_lease_table_expire(&world->table, 1);
+	world->first[0] = world->first[1];
+	world->first[1] = 0;
+	reader = ask_as(world, 2, KR_LEASE_READ, false);
+	assert_false(reader->granted);
+	commit(world, 0, 0);
+	assert_true(reader->granted);
+}
+
+static void an_heir_without_write_inherits_what_is_uncommitted_and_no_lease(void **state)
+{
+	struct world *world = *state;
+	struct ask *reader;
+
+	assert_int_equal(kr_lease_table_try(&world->table, 1, KR_LEASE_READ), KR_LEASE_READ);
+	kr_lease_table_announced(&world->table, 1);
+	apply_round(world, 1);
+	kr_lease_table_inherit(&world->table, 1, 5);
+	world->first[5] = world->first[1];
+	world->first[1] = 0;
+	assert_int_equal(kr_lease_table_held(&world->table, 5), 0);
+	reader = ask_as(world, 2, KR_LEASE_READ, false);
+	assert_false(reader->granted);
+	commit(world, 5, 0);
+	assert_true(reader->granted);
+	assert_false(kr_lease_table_known(&world->table, 5));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -352,6 +471,13 @@ int main(void)
 		TEST(who_waits_for_readers_of_old_bytes_waits_for_those_alone),
 		TEST(who_reads_on_through_two_changes_is_waited_for_since_the_first),
 		TEST(an_heir_is_asked_for_what_was_outdated),
+		TEST(a_reader_waits_until_others_are_committed_and_a_writer_does_not),
+		TEST(try_leaves_read_out_while_others_are_uncommitted),
+		TEST(a_node_waits_for_its_own_bytes_only_among_those_of_others),
+		TEST(an_operation_may_ask_for_the_nodes_own_bytes_or_for_none),
+		TEST(a_wait_without_kinds_is_for_what_is_applied_now),
+		TEST(bytes_of_an_ended_session_are_uncommitted_still),
+		TEST(an_heir_without_write_inherits_what_is_uncommitted_and_no_lease),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

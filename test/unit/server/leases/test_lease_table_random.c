@@ -96,14 +96,15 @@ static void random_event(struct world *world)
 	struct ask *ask = &world->asks[random_below(ASKS)];
 
 	remember(world);
-	switch (random_below(12)) {
+	switch (random_below(14)) {
 	case 0:
 	case 1:
 	case 2:
 		ask_as(world, node, kinds, false);
 		break;
 	case 3:
-		ask_as(world, random_below(NODES + 1), kinds | KR_LEASE_READ, true);
+		ask_committed(world, random_below(NODES + 1), random_below(4) ? kinds | KR_LEASE_READ : 0, true,
+			(enum kr_lease_commitment)random_below(3));
 		break;
 	case 4:
 		if (ask->used && ask->waiting && random_below(3) == 0) {
@@ -136,6 +137,14 @@ static void random_event(struct world *world)
 		if (random_below(4) == 0)
 			change(world);
 		break;
+	case 11: /* by a holder of WRITE, or what is sent again */
+		if (kr_lease_table_held(&world->table, node) & KR_LEASE_WRITE || world->first[node])
+			apply_round(world, node);
+		break;
+	case 12:
+		node = random_below(NODES + 1);
+		commit(world, node, random_below(3) ? 0 : world->rounds - random_below(5));
+		break;
 	case 10:
 		begin_await(world, node, random_below(AWAITS));
 		break;
@@ -163,6 +172,8 @@ static void drain(struct world *world)
 		for (uint32_t node = 1; node <= NODES; node++) {
 			announce(world, node);
 			remember(world);
+			again |= world->first[node] != 0;
+			commit(world, node, 0);
 			again |= world->delivered[node] < world->sent_count[node];
 			deliver_next(world, node);
 		}
@@ -192,6 +203,7 @@ static void random_histories_neither_mix_holders_nor_lose_waiters(void **state)
 		for (uint32_t node = 1; node <= NODES; node++) {
 			lets_go(node, KR_LEASE_ALL);
 			kr_lease_table_expire(&world->table, node);
+			world->first[node] = 0;
 			world->believed[node] = 0;
 			world->sent_count[node] = world->delivered[node] = 0;
 		}

@@ -241,7 +241,6 @@ static void fsync_does_not_wait_for_the_dead(void **state)
 	assert_int_equal(node_call(mapper, KR_MSG_FLUSH, &flush, NULL), 0);
 	synced = send_fsync(mapper, &fid, KR_FSYNC_SEEN);
 	node_reply(mapper, node_asked(mapper, KR_MSG_RECALL), NULL);
-	node_reply(mapper, node_asked(mapper, KR_MSG_STABLE), NULL);
 	node_disconnect(reader);
 	for (int ms = 0; ms <= 2 * LEASE_MS && !is_answered(mapper, synced); ms += MOMENT_MS) {
 		settle(writer);

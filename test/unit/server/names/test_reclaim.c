@@ -82,6 +82,49 @@ static void after_a_restart_others_wait_for_what_is_sent_again(void **state)
 	assert_int_equal(node_result(other, id, NULL), 0);
 }
 
+#ifdef KR_FAULTS
+/* Runs one test of this program again, with FAULT in the environment (it is read once per process). */
+static void run_with_fault(const char *filter, const char *fault)
+{
+	char self[256], command[512];
+	ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	assert_true(length > 0);
+	self[length] = 0;
+	snprintf(command, sizeof(command), "KR_FAULT=%s KR_TEST_FILTER='%s' timeout -s KILL 300 '%s' > /dev/null 2>&1",
+		fault, filter, self);
+	assert_int_equal(system(command), 0);
+}
+#endif
+
+static void what_a_failed_sync_may_have_lost_is_not_dropped(void **state)
+{
+#ifdef KR_FAULTS
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	uint64_t id;
+
+	if (!getenv("KR_FAULT")) {
+		run_with_fault("what_a_failed*", "stable.before:eio:1");
+		return;
+	}
+	flush_text(node, &fid, 5, "bytes");
+	node_asked(node, KR_MSG_UNSTABLE);
+	node_disconnect(node); /* killed before it has answered */
+	assert_int_equal(node_hello(node, false), 0);
+	id = send_open(other, &fid);
+	assert_int_equal(reclaim(node, &fid, 5).durable_seq, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	settle(other);
+	assert_false(is_answered(other, id));
+	flush_text(node, &fid, 5, "bytes");
+	assert_int_equal(node_result(other, id, NULL), 0);
+#else
+	(void)state;
+#endif
+}
+
 static void bytes_that_were_applied_are_not_late(void **state)
 {
 	struct fixture *f = *state;
@@ -223,6 +266,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_for),
 		TEST(after_a_restart_others_wait_for_what_is_sent_again),
+		TEST(what_a_failed_sync_may_have_lost_is_not_dropped),
 		TEST(bytes_that_were_applied_are_not_late),
 		TEST(a_node_that_has_lost_power_is_late_and_inherits_nothing),
 		TEST(a_node_that_has_lost_power_does_not_cover_its_own_later_bytes),
@@ -233,5 +277,7 @@ int main(void)
 	};
 
 	kr_log_init("test_reclaim", KR_LOG_ERROR);
+	if (getenv("KR_TEST_FILTER"))
+		cmocka_set_test_filter(getenv("KR_TEST_FILTER"));
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
