@@ -46,7 +46,7 @@ void kr_flush_settle(struct kr_file *file)
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = false;
+		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = flush->power_lost = false;
 		flush->unjudged_err = 0;
 		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		flush->plan = (struct kr_flush_plan){0};
