@@ -33,6 +33,7 @@ struct kr_locks;
 struct kr_batches;
 struct kr_prefetches;
 struct kr_attr_cache;
+struct kr_kernel_attrs;
 struct kr_lookup_prefetch;
 struct kr_dir_fsync;
 
@@ -56,6 +57,7 @@ struct kr_mount {
 	struct kr_batches *batches;
 	struct kr_prefetches *prefetches;
 	struct kr_attr_cache *attr_cache;           /* NULL: nothing is cached */
+	struct kr_kernel_attrs *kernel_attrs;
 	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;

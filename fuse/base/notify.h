@@ -17,6 +17,9 @@ struct kr_notifier;
 
 enum { KR_NOTIFY_RANGES = 128 };
 
+/* The range for no pages, but the attributes; each range is for these, too. */
+#define KR_NOTIFY_ATTRIBUTES ((struct kr_range){.offset = UINT64_MAX})
+
 /* The caller owns it, and leaves it alone until `done` has run. */
 struct kr_notify_job {
 	struct kr_link link;
