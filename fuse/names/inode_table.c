@@ -510,7 +510,7 @@ bool kr_inode_grant_ended(struct kr_inodes *inodes, const struct kr_inode_grant 
 	KR_SCOPED_LOCK(&inodes->lock);
 	const struct kr_inode *inode;
 
-	if (err != -ENOENT || now_ns >= grant->until_ns)
+	if ((err != -ENOENT && err != -ENOMEM) || now_ns >= grant->until_ns)
 		return true;
 	inode = find(inodes, &grant->fid);
 	return !inode || inode->generation != grant->generation;

@@ -153,8 +153,8 @@ static struct kr_kernel_attrs_job *add_job(struct kr_mount *mount, uint32_t buck
 void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const struct kr_down *down)
 {
 	struct kr_kernel_attrs *attrs = mount->kernel_attrs;
-	bool granted =
-		attrs && mount->notifier && mount->inodes && kr_inodes_granted(mount->inodes, bucket, kr_clock_ns());
+	bool granted = attrs && mount->attr_notifier && mount->inodes &&
+		kr_inodes_granted(mount->inodes, bucket, kr_clock_ns());
 	struct kr_kernel_attrs_job *job;
 
 	if (!granted && (!attrs || !down || kr_list_empty(&attrs->jobs))) {
@@ -166,7 +166,7 @@ void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const s
 	if (down)
 		job->down = *down;
 	if (granted)
-		kr_notify(mount->notifier, &job->notify);
+		kr_notify(mount->attr_notifier, &job->notify);
 	else
 		job->done = true;
 }
@@ -201,7 +201,7 @@ void kr_kernel_attrs_drop_later(struct kr_mount *mount, const struct kr_fid *fid
 	later->job.count = 1;
 	later->job.ranges[0] = KR_NOTIFY_ATTRIBUTES;
 	later->job.done = dropped;
-	kr_notify(mount->notifier, &later->job);
+	kr_notify(mount->attr_notifier, &later->job);
 }
 
 void kr_kernel_attrs_settle(struct kr_mount *mount, struct kr_kernel_attrs_waiter *waiter)

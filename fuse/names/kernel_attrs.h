@@ -32,8 +32,9 @@
  * The unit test `kernel_attrs` has this as a model with a kernel.
  *
  * Threads.  The notification takes no lock, but it may wait until the kernel has evicted the inode, and that until the
- * daemon has written its pages.  So kr-notify sends it.  Another thread may send it for an inode that an unanswered
- * request of the kernel holds: the kernel cannot evict that.
+ * daemon has written its pages.  So kr-notify sends it, in a notifier of its own: other nodes' changes wait for it, and
+ * must not wait for the pages that recalls drop.  Another thread may send it for an inode that an unanswered request of
+ * the kernel holds: the kernel cannot evict that.
  *
  * Sleep.  The kernel's timeouts do not count while the machine sleeps.  So the node takes all grants back when the
  * machine wakes up, and when the node becomes fenced.  A program that runs in the instant before that may see old
