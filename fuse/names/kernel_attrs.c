@@ -6,6 +6,7 @@
 #include "fuse/names/kernel_attrs.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -23,7 +24,7 @@
 enum { AT_ONCE = 32, AGAIN_NS = 200 * 1000, SLEPT_MS = 10 };
 
 struct kr_kernel_attrs {
-	bool allowed;
+	_Atomic bool allowed;
 	_Atomic uint64_t given, taken, again;
 	/* Loop thread. */
 	struct kr_list jobs; /* kr_kernel_attrs_job.link, in the order in which they began */
@@ -60,7 +61,7 @@ void kr_kernel_attrs_free(struct kr_kernel_attrs *attrs)
 
 void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor)
 {
-	mount->kernel_attrs->allowed = minor >= KR_KERNEL_ATTRS_MINOR && !KR_FAULT("attrs.old_kernel");
+	atomic_store(&mount->kernel_attrs->allowed, minor >= KR_KERNEL_ATTRS_MINOR && !KR_FAULT("attrs.old_kernel"));
 }
 
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
@@ -286,7 +287,7 @@ json_t *kr_kernel_attrs_status(const struct kr_mount *mount)
 {
 	const struct kr_kernel_attrs *attrs = mount->kernel_attrs;
 
-	return json_pack("{s:b,s:I,s:I,s:I}", "allowed", attrs->allowed, "given",
+	return json_pack("{s:b,s:I,s:I,s:I}", "allowed", (int)atomic_load(&attrs->allowed), "given",
 		(json_int_t)atomic_load(&attrs->given), "taken_back", (json_int_t)atomic_load(&attrs->taken), "again",
 		(json_int_t)atomic_load(&attrs->again));
 }
