@@ -64,9 +64,15 @@ void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor)
 	atomic_store(&mount->kernel_attrs->allowed, minor >= KR_KERNEL_ATTRS_MINOR && !KR_FAULT("attrs.old_kernel"));
 }
 
+/* False also before the kernel's first request: there are no grants, and maybe no inodes and no notifier yet. */
+static bool may_grant(const struct kr_mount *mount)
+{
+	return mount->kernel_attrs && atomic_load(&mount->kernel_attrs->allowed);
+}
+
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
 {
-	if (!mount->kernel_attrs || !mount->kernel_attrs->allowed)
+	if (!may_grant(mount))
 		return false;
 	kr_inode_grant(mount->inodes, number, kr_attr_cache_bucket(fid),
 		kr_clock_ns() + KR_ATTR_CACHE_GRANT_MS * KR_NS_PER_MS);
@@ -154,8 +160,7 @@ static struct kr_kernel_attrs_job *add_job(struct kr_mount *mount, uint32_t buck
 void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const struct kr_down *down)
 {
 	struct kr_kernel_attrs *attrs = mount->kernel_attrs;
-	bool granted = attrs && mount->attr_notifier && mount->inodes &&
-		kr_inodes_granted(mount->inodes, bucket, kr_clock_ns());
+	bool granted = may_grant(mount) && kr_inodes_granted(mount->inodes, bucket, kr_clock_ns());
 	struct kr_kernel_attrs_job *job;
 
 	if (!granted && (!attrs || !down || kr_list_empty(&attrs->jobs))) {
@@ -174,7 +179,7 @@ void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const s
 
 void kr_kernel_attrs_drop_held(struct kr_mount *mount, const struct kr_fid *fid)
 {
-	uint64_t number = mount->inodes ? kr_inode_take_grant_of(mount->inodes, fid, kr_clock_ns()) : 0;
+	uint64_t number = may_grant(mount) ? kr_inode_take_grant_of(mount->inodes, fid, kr_clock_ns()) : 0;
 
 	if (number)
 		(void)notify(mount, number);
@@ -192,7 +197,7 @@ static void dropped(struct kr_notify_job *job, int err)
 
 void kr_kernel_attrs_drop_later(struct kr_mount *mount, const struct kr_fid *fid)
 {
-	uint64_t number = kr_inode_take_grant_of(mount->inodes, fid, kr_clock_ns());
+	uint64_t number = may_grant(mount) ? kr_inode_take_grant_of(mount->inodes, fid, kr_clock_ns()) : 0;
 	struct later *later;
 
 	if (!number)
