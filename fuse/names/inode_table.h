@@ -1,7 +1,7 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
  * A node number is the address of an inode (1 for the root).  It lives until the kernel has forgotten every lookup of
- * it.  An inode holds no descriptor; it takes some 170 bytes (a directory: 300).  These are the identity, the name of
+ * it.  An inode holds no descriptor; it takes some 195 bytes (a directory: 325).  These are the identity, the name of
  * the last lookup, and the file size that the kernel believes in.  Thread-safe (one lock).
  *
  * The kernel's size.  The kernel takes a size from an answer only if it has heard nothing else of the inode since the
