@@ -16,10 +16,13 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../load"))
 from cluster import Cluster  # noqa: E402
+from disk import Disk  # noqa: E402
 from judge import Judge  # noqa: E402
 from layout import FILES, look_at  # noqa: E402
 
 NODES, LEASE = 3, 8
+# In every second boot bytes are soon in the disk's cache, in the others they stay in the kernel's.
+WRITES_SOON = ["sysctl.vm.dirty_expire_centisecs=20", "sysctl.vm.dirty_writeback_centisecs=10"]
 now = time.monotonic
 
 
@@ -29,7 +32,8 @@ class Machine(Cluster):
     def __init__(self, arguments):
         super().__init__(arguments.build, arguments.work, json.loads(arguments.keepers), LEASE, set())
         self.writes, self.options, self.boots = arguments.writes, arguments.options, 0
-        self.disk = os.path.join(self.work, "disk")
+        self.socket = os.path.join(self.work, "disk.socket")
+        self.disk, self.image = Disk(os.path.join(self.work, "disk"), self.socket), os.path.join(self.work, "disk.cut")
 
     def server_start(self):
         self.boots += 1
@@ -38,10 +42,9 @@ class Machine(Cluster):
         self.daemons[None] = subprocess.Popen(["qemu-system-x86_64", "-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "256",
             "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-kernel", guest + "/kernel", "-initrd", guest + "/initramfs",
             "-append", "console=ttyS0 quiet loglevel=3 panic=-1 random.trust_cpu=on mitigations=off tsc=reliable no_timer_check " +
-                " ".join("kairand." + option for option in ["lease=%ds" % LEASE, *self.options]),
+                " ".join(["kairand." + option for option in ["lease=%ds" % LEASE, *self.options]] + (WRITES_SOON if self.boots % 2 else [])),
             "-serial", "file:" + console,
-            # What the guest has asked to flush, and more, is in this machine's memory: it outlives qemu.
-            "-drive", "file=%s,format=raw,if=virtio,cache=unsafe,throttling.iops-write=%d" % (self.disk, self.writes),
+            "-drive", "driver=nbd,server.type=unix,server.path=%s,if=virtio,cache=writeback,throttling.iops-write=%d" % (self.socket, self.writes),
             "-netdev", "tap,id=n,ifname=v-guest,script=no,downscript=no", "-device", "virtio-net-pci,netdev=n,mac=52:54:00:00:77:01,romfile="],
             stdin=subprocess.DEVNULL)
 
@@ -60,22 +63,23 @@ class Machine(Cluster):
         self.wait("the machine serves", ready, 120)
         return now() - began
 
-    def cut(self):
-        """Returns when nothing of it runs any more, and when it still did."""
+    def cut(self, dice):
+        """Returns when nothing of it runs any more; when it still did, and what became of the disk's cache."""
         start = now()
         self.kill_process(None)
-        return start
+        cached, lost = self.disk.cut(dice)
+        self.disk.save(self.image)
+        return start, "%d of %d cached blocks lost" % (lost, cached)
 
     def kill_process(self, node):
         self.daemons[node].kill()
         self.daemons[node].wait()
 
     def look(self):
-        """What is on the disk, without the nodes: a copy of it, mounted as the next boot will."""
-        copy, point = self.disk + ".cut", os.path.join(self.work, "cut")
-        subprocess.run(["cp", "--sparse=always", self.disk, copy], check=True)
+        """What is on the disk, without the nodes: a copy of it, mounted as the next boot will mount it."""
+        point = os.path.join(self.work, "cut")
         os.makedirs(point, exist_ok=True)
-        subprocess.run(["mount", "-o", "loop", copy, point], check=True)
+        subprocess.run(["mount", "-o", "loop", self.image, point], check=True)
         try:
             return look_at(os.path.join(point, "export"))
         finally:
@@ -106,7 +110,7 @@ class Power:
     def __init__(self, arguments):
         self.arguments, self.random = arguments, random.Random(arguments.seed)
         self.machine = Machine(arguments)
-        self.judge = Judge(arguments.renames)
+        self.judge = Judge(arguments.excused.split(","))
         self.programs, self.lives = {}, [0] * NODES
         self.stop = os.path.join(arguments.work, "stop")
 
@@ -159,7 +163,7 @@ class Power:
             self.progress()
         time.sleep(self.random.uniform(0.05, 1 if early else 2.5))
         lost = self.random.randrange(NODES) if self.random.random() < self.arguments.lose / 1000 else None
-        start = self.machine.cut()
+        start, cache = self.machine.cut(self.random)
         if lost is not None:
             self.lose_node(lost)
             self.judge.node_lost(lost, self.lives[lost] - 1, start)
@@ -167,8 +171,8 @@ class Power:
         boot = self.machine.server_start()
         if lost is not None:
             self.start_node(lost)
-        print("cut %d%s: the machine is back after %.1f s, the nodes have done %d operations" % (number, " with node %d" % (lost + 1) if lost is not None else "",
-            boot, sum(programs.done() for programs in self.programs.values())), flush=True)
+        print("cut %d%s: %s; the machine is back after %.1f s, the nodes have done %d operations" % (number, " with node %d" % (lost + 1) if lost is not None else "",
+            cache, boot, sum(programs.done() for programs in self.programs.values())), flush=True)
 
     def judge_console(self, name):
         with open(os.path.join(self.arguments.work, name), errors="replace") as file:
@@ -198,9 +202,9 @@ class Power:
         for node in range(NODES):
             if self.machine.unmount(node):
                 self.judge.problem("errors", "node %d was not unmounted in peace" % (node + 1))
-        start = self.machine.cut()
+        start, _ = self.machine.cut(self.random)
         self.judge.cut(start, self.machine.look())
-        if subprocess.run(["e2fsck", "-fy", self.machine.disk], capture_output=True).returncode > 1:
+        if subprocess.run(["e2fsck", "-fy", self.machine.image], capture_output=True).returncode > 1:
             self.judge.problem("errors", "the disk's filesystem is damaged")
         for name in sorted(os.listdir(self.arguments.work)):
             if name.startswith("notes-"):
@@ -215,6 +219,6 @@ for name in ("build", "work", "keepers"):
     parser.add_argument("--" + name)
 for name in ("cuts", "seed", "lose", "writes"):
     parser.add_argument("--" + name, type=int)
-parser.add_argument("--renames", action="store_true")
+parser.add_argument("--excused", default="renames")
 parser.add_argument("--options", nargs="*", default=[])
 sys.exit(Power(parser.parse_args()).run())
