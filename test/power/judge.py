@@ -41,6 +41,8 @@ class Judge:
 
     def cut(self, start, found):
         self.cuts.append((start, found))
+        for name in found["gone"]:
+            self.problem("on disk: fsynced", "%s: is not on the disk at the cut at %.4f" % (name, start), name)
 
     def final(self, start, found):
         """A last look, by a node."""

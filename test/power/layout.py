@@ -66,23 +66,23 @@ def prefix(data, length):
 
 
 def look_at(top):
-    """All there is, by name: values of registers, bytes of appends, the number of counted, the state of new files."""
-    found = {}
+    """All there is, by name: values of registers, bytes of appends, the number of counted, the state of new files; and "gone"."""
+    found = {"gone": [name for name in [*FILES, "new"] if not os.path.exists(os.path.join(top, name))]}
     for name in FILES:
-        kind, path = name.split("/")[0], os.path.join(top, name)
+        kind = name.split("/")[0]
+        data = read_whole(os.path.join(top, name)) if name not in found["gone"] and kind != "sizes" else b""
         if kind == "cells":
-            data = read_whole(path)
             for cell, (offset, length) in enumerate(CELLS):
                 found["%s:%d" % (name, cell)] = values(data[offset : offset + length], length)
         elif kind == "sizes":
-            found[name] = [os.path.getsize(path)]
+            found[name] = [os.path.getsize(os.path.join(top, name)) if name not in found["gone"] else 0]
         elif kind == "renamed":
-            found[name] = values(read_whole(path), RENAMED_BYTES)
+            found[name] = values(data, RENAMED_BYTES)
         elif kind == "appends":
-            found[name] = read_whole(path)
+            found[name] = data
         elif kind == "counted":
-            found[name] = int.from_bytes(read_whole(path), "little")
-    for entry in os.scandir(os.path.join(top, "new")):
+            found[name] = int.from_bytes(data, "little")
+    for entry in os.scandir(os.path.join(top, "new")) if "new" not in found["gone"] else []:
         name = "new/" + entry.name
         found[name] = new_state(name, read_whole(entry.path)) if ".conflict" not in name else "conflict"
     return found
