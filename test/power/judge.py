@@ -28,6 +28,7 @@ class Judge:
         self.appends, self.prefixes = {}, collections.defaultdict(list)
         self.sections = collections.defaultdict(dict)  # counted file -> (key, start) -> (end, found, written)
         self.cuts, self.lost = [], {}  # (when, what was on the disk); key -> when it went
+        self.finally_at, self.finally_found = NEVER, None
         self.problems, self.told, self.counts = collections.defaultdict(list), set(), collections.Counter()
 
     def problem(self, kind, text, once=None):
@@ -45,7 +46,7 @@ class Judge:
             self.problem("on disk: fsynced", "%s: is not on the disk at the cut at %.4f" % (name, start), name)
 
     def final(self, start, found):
-        """A last look, by a node."""
+        """A last look, by a node; there is none where the run got stuck."""
         self.finally_at, self.finally_found = start, found
 
     # --- reading the notes -------------------------------------------------------------------------------------------------
@@ -123,7 +124,7 @@ class Judge:
             write.unsure = gone < NEVER and min(synced[write], seen[write]) > gone
         register.syncs = [(key, start, end) for key, start, end, _ in self.syncs[file]]
         found = []
-        values = self.finally_found[name]
+        values = self.finally_found[name] if self.finally_found else []
         for value in values:
             register.reads.append(Event(self.finally_at, self.finally_at + 1, value, "end", torn=len(values) > 1))
         register.check(name, found)
@@ -157,7 +158,9 @@ class Judge:
             seen = min((end for by, _, end, state in self.looks[name] if state == "whole" and by != self.maker(name)), default=NEVER)
             gone = self.lost.get(self.maker(name), NEVER)
             self.counts["writes"] += key is not None
-            looks = self.looks[name] + [("end", self.finally_at, self.finally_at + 1, self.finally_found.get(name, "gone"))]
+            looks = list(self.looks[name])
+            if self.finally_found:
+                looks.append(("end", self.finally_at, self.finally_at + 1, self.finally_found.get(name, "gone")))
             for by, start, end, state in looks:
                 if state == "whole":
                     continue
@@ -174,7 +177,7 @@ class Judge:
                         self.counts["places looked at on the disk"] += 1
                         if found.get(name, "gone") != "whole":
                             self.problem("on disk: " + kind, "%s: %s on the disk at the cut at %.4f, %s at %.4f" % (name, found.get(name, "gone"), start, kind, known), name)
-        self.counts["conflict files"] = sum(state == "conflict" for state in self.finally_found.values())
+        self.counts["conflict files"] = sum(state == "conflict" for state in (self.finally_found or {}).values())
 
     @staticmethod
     def maker(name):
@@ -182,28 +185,33 @@ class Judge:
         return "%d.%d" % (value >> 3 & 3, value >> 5 & 127)
 
     def judge_appends(self):
+        self.counts["writes"] += len(self.appends)
         for name in [name for name in layout.FILES if name.startswith("appends")]:
-            data = self.finally_found[name]
-            found, wrong = layout.records(data)
-            for text in wrong:
-                self.problem("appends", "%s: %s" % (name, text))
-            there = collections.Counter(record[:3] for record in found)
-            for record, times in there.items():
-                if times > 1 or (name, *record) not in self.appends:
-                    self.problem("appends", "%s: node %d thread %d number %d is there %d times" % (name, *record, times))
-            for (file, *record), (key, end) in self.appends.items():
-                if file == name:
-                    self.counts["writes"] += 1
-                    if end < NEVER and key not in self.lost and tuple(record) not in there:
-                        self.problem("closed", "%s: node %d thread %d number %d, closed at %.4f, is lost" % (name, *record, end))
+            if self.finally_found:
+                self.judge_appended(name, self.finally_found[name])
             for key, start, end, length, total in self.prefixes[name]:
-                if layout.prefix(data, length) != total:
-                    self.problem("seen", "%s: node %s read %d bytes at %.4f that are not there any more" % (name, key, length, start), (name, length))
                 for cut, disk in self.cuts:
                     if end <= cut:
                         self.counts["places looked at on the disk"] += 1
                         if layout.prefix(disk[name], length) != total:
-                            self.problem("on disk: seen", "%s: the disk has not at the cut at %.4f the %d bytes that node %s read at %.4f" % (name, cut, length, key, start), (name, length))
+                            self.problem("on disk: seen", "%s: the disk has not at the cut at %.4f the %d bytes that node %s read at %.4f" % (
+                                name, cut, length, key, start), (name, length))
+
+    def judge_appended(self, name, data):
+        """What is there in the end."""
+        found, wrong = layout.records(data)
+        for text in wrong:
+            self.problem("appends", "%s: %s" % (name, text))
+        there = collections.Counter(record[:3] for record in found)
+        for record, times in there.items():
+            if times > 1 or (name, *record) not in self.appends:
+                self.problem("appends", "%s: node %d thread %d number %d is there %d times" % (name, *record, times))
+        for (file, *record), (key, end) in self.appends.items():
+            if file == name and end < NEVER and key not in self.lost and tuple(record) not in there:
+                self.problem("closed", "%s: node %d thread %d number %d, closed at %.4f, is lost" % (name, *record, end))
+        for key, start, end, length, total in self.prefixes[name]:
+            if layout.prefix(data, length) != total:
+                self.problem("seen", "%s: node %s read %d bytes at %.4f that are not there any more" % (name, key, length, start), (name, length))
 
     def judge_locks(self):
         for name, sections in self.sections.items():
@@ -231,7 +239,7 @@ class Judge:
     # --- the verdict -----------------------------------------------------------------------------------------------------------
 
     def verdict(self):
-        for name in self.finally_found:
+        for name in self.cuts[0][1]:
             if name.startswith(("cells", "sizes", "renamed")):
                 self.judge_register(name, self.register(name))
         self.judge_new()

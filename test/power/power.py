@@ -182,6 +182,22 @@ class Power:
                 if "is lost: silent" in line:
                     self.judge.counts["lost"] += 1
 
+    def end(self):
+        """The programs stop, a last look by a node, everything drains, and a last cut."""
+        self.progress()
+        open(self.stop, "w").close()
+        for node, programs in self.programs.items():
+            if programs.process.wait(120):
+                raise RuntimeError("the programs of node %d: see programs.log" % (node + 1))
+        self.judge.final(now(), look_at(self.machine.seen_from_here(0)))
+        for node in range(NODES):
+            if self.machine.unmount(node):
+                self.judge.problem("errors", "node %d was not unmounted in peace" % (node + 1))
+        start, _ = self.machine.cut(self.random)
+        self.judge.cut(start, self.machine.look())
+        if subprocess.run(["e2fsck", "-fy", self.machine.image], capture_output=True).returncode > 1:
+            self.judge.problem("errors", "the disk's filesystem is damaged")
+
     def run(self):
         print("seed %d" % self.arguments.seed, flush=True)
         print("the machine serves after %.1f s" % self.machine.server_start(), flush=True)
@@ -190,22 +206,12 @@ class Power:
         self.populate()
         for node in range(NODES):
             self.programs[node] = Programs(self.machine, node, 0, self.arguments.seed)
-        for number in range(1, self.arguments.cuts + 1):
-            self.one_cut(number)
-        self.progress()
-        open(self.stop, "w").close()
-        for node, programs in self.programs.items():
-            if programs.process.wait(120):
-                raise RuntimeError("the programs of node %d: see programs.log" % (node + 1))
-        start = now()
-        self.judge.final(start, look_at(self.machine.seen_from_here(0)))
-        for node in range(NODES):
-            if self.machine.unmount(node):
-                self.judge.problem("errors", "node %d was not unmounted in peace" % (node + 1))
-        start, _ = self.machine.cut(self.random)
-        self.judge.cut(start, self.machine.look())
-        if subprocess.run(["e2fsck", "-fy", self.machine.image], capture_output=True).returncode > 1:
-            self.judge.problem("errors", "the disk's filesystem is damaged")
+        try:
+            for number in range(1, self.arguments.cuts + 1):
+                self.one_cut(number)
+            self.end()
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            self.judge.problem("stuck", str(error))
         for name in sorted(os.listdir(self.arguments.work)):
             if name.startswith("notes-"):
                 self.judge.load(os.path.join(self.arguments.work, name))
@@ -221,4 +227,6 @@ for name in ("cuts", "seed", "lose", "writes"):
     parser.add_argument("--" + name, type=int)
 parser.add_argument("--excused", default="renames")
 parser.add_argument("--options", nargs="*", default=[])
-sys.exit(Power(parser.parse_args()).run())
+status = Power(parser.parse_args()).run()
+sys.stdout.flush()
+os._exit(status)  # whatever does not end: the namespaces end it
