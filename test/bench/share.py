@@ -8,10 +8,12 @@ import collections
 import fcntl
 import json
 import os
+import shutil
 import sqlite3
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -83,15 +85,15 @@ def disk(_, export):
 
 def opens(mounts, _):
     times = []
-    for i in range(60):
+    for i in range(100):
         put("%s/open%d" % (mounts[0], i))
         times.append(get("%s/open%d" % (mounts[1], i)))
     say_ms("open on B of what A has just closed", [opened for opened, _ in times])
     say_ms("  ... open, read and close", [whole for _, whole in times])
-    for i in range(60):
+    for i in range(100):
         put("%s/later%d" % (mounts[0], i))
     time.sleep(1.2)
-    say_ms("open on B of what A closed a second ago", [get("%s/later%d" % (mounts[1], i))[0] for i in range(60)])
+    say_ms("open on B of what A closed a second ago", [get("%s/later%d" % (mounts[1], i))[0] for i in range(100)])
 
 
 def files(mounts, _):
@@ -126,7 +128,7 @@ def make(mounts, _):
 
 
 def appends(mounts, _):
-    turns = 200
+    turns = 400
 
     def prepare(mount):
         fd = os.open(mount + "/appends", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -219,7 +221,7 @@ def pages(mounts, _):
 
 
 def locks(mounts, _):
-    turns = 200
+    turns = 400
     put(mounts[0] + "/locked", bytes(8))
 
     def prepare(mount):
@@ -238,7 +240,7 @@ def locks(mounts, _):
 
 
 def alone(mounts, _):
-    say_ms("close of 4 KiB, nobody else", [put("%s/close%d" % (mounts[0], i)) for i in range(60)])
+    say_ms("close of 4 KiB, nobody else", [put("%s/close%d" % (mounts[0], i)) for i in range(100)])
     fd, times = os.open(mounts[0] + "/fsync", os.O_WRONLY | os.O_CREAT, 0o644), []
     for i in range(30):
         os.pwrite(fd, BLOCK, i * 4096)
@@ -251,7 +253,7 @@ def recalls(mounts, _):
     put(mounts[0] + "/recall")
     one, two = (os.open(mount + "/recall", os.O_RDWR) for mount in mounts[:2])
     reads, writes = [], []
-    for i in range(60):
+    for i in range(100):
         data = b"%04d" % i * 1024
         writes.append(timed(os.pwrite, one, data, 0)[0])
         took, got = timed(os.pread, two, 4096, 0)
@@ -336,6 +338,14 @@ class Cluster:
         return self.process.wait()
 
 
+def copied(build, directory):
+    """The programs alone: somebody may go on building."""
+    for program in ("server/kairand", "fuse/kairanfs", "tools/kairan"):
+        os.makedirs(os.path.dirname(os.path.join(directory, program)))
+        shutil.copy(os.path.join(build, program), os.path.join(directory, program))
+    return directory
+
+
 def number(value):
     return "%.0f" % value if value >= 100 else "%.3g" % value
 
@@ -369,7 +379,11 @@ def table(runs, rate, only, *builds):
     except OSError:
         pass
     builds = [os.path.realpath(build) for build in builds]
-    clusters = [Cluster(build, rate) for build in builds]
+    names = [os.path.basename(build) for build in builds]
+    if len(set(names)) < len(names):
+        names = ["/".join(build.split("/")[-2:]) for build in builds]
+    copies = tempfile.TemporaryDirectory(prefix="kairan-share.")
+    clusters = [Cluster(copied(build, "%s/%d" % (copies.name, number)), rate) for number, build in enumerate(builds)]
     for cluster in clusters:
         cluster.wait_ready()
     labels, measures = {}, only.split(",") if only else [*MEASURES, "memory"]
@@ -378,7 +392,7 @@ def table(runs, rate, only, *builds):
             for cluster in clusters if run % 2 == 0 else reversed(clusters):
                 cluster.measure(name, run, labels)
     ends = [cluster.end() for cluster in clusters]
-    print_table(clusters, labels, [os.path.basename(build) for build in builds])
+    print_table(clusters, labels, names)
     sys.exit(any(ends))
 
 
