@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Programs on two nodes that store into the same mapped pages, without a word to the filesystem.   mapped_pair.py WHAT MOUNT1 MOUNT2
 WHAT: count, apart, seen, crowd, sizes, locked, wal, rate."""
-import ctypes
 import fcntl
 import mmap
 import os
@@ -11,34 +10,14 @@ import struct
 import sys
 import time
 
+from pair import at_once, enter
+
 what, mounts = sys.argv[1], sys.argv[2:4]
-
-
-def enter(mount):
-    """Goes to the mount namespace of /proc/PID/root/PATH, and says PATH: SQLite resolves links, and that PID's root is one."""
-    _, _, pid, _, path = mount.split("/", 4)
-    with open("/proc/%s/ns/mnt" % pid) as namespace:
-        assert ctypes.CDLL(None).setns(namespace.fileno(), 0) == 0
-    return "/" + path
 
 
 def both(function, nodes=(0, 1)):
     """Runs FUNCTION(node, mount) on both nodes at once, each in a process of its own."""
-    children = []
-    for node in nodes:
-        mount = mounts[node]
-        pid = os.fork()
-        if pid == 0:
-            code = 1
-            try:
-                function(node, mount)
-                code = 0
-            except Exception as error:
-                print("node %d: %r" % (node + 1, error), file=sys.stderr)
-            finally:
-                os._exit(code)
-        children.append(pid)
-    assert [os.waitpid(pid, 0)[1] for pid in children] == [0] * len(children), what
+    at_once(function, {node: mounts[node] for node in nodes})
 
 
 def make(name, size):
@@ -253,7 +232,7 @@ def wal():
 
 def rate():
     """How often a page goes from one node to the other: each waits for the other's store before its own."""
-    turns = 400
+    turns = int(os.environ.get("MAPPED_TURNS", 400))
 
     def work(node, mount):
         fd, view = mapped(mount, "rate")
