@@ -12,6 +12,7 @@
  * segment of dead records is free.  Of what dies together the oldest dies first (KEEP in journal_format.h): release
  * durable bytes with kr_journal_release_until or _map, applied rounds in their order.
  * A record that cannot be marked is no error of the file: a start of the daemon finds it once more, with its data.
+ * The server drops it (RECLAIM's durable_seq) as long as it remembers what it has applied.
  */
 #ifndef KR_FUSE_JOURNAL_H
 #define KR_FUSE_JOURNAL_H

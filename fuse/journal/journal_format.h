@@ -14,9 +14,9 @@
  * refuses a segment without a valid copy, of another export or of another node's journal.  It reports a refused
  * segment, but does not read its records, and never writes or deletes it.  A reader ignores unknown compatible flags.
  *
- * VERSION 1 had a third type of record, APPLIED (3), and a header field where `reserved` begins now.  Its replays kept an
- * order that version 2 cannot keep.  So a start fails, and says what to do, if a segment of version 1 has a slot that is
- * neither empty, dead, a leftover, a NAME nor an APPLIED.  Other segments of version 1 are removed.
+ * VERSION 1 had a third type of record, APPLIED (3), and a header field where `reserved` begins now.  Its replays kept
+ * an order that version 2 cannot keep.  So a start fails, and says what to do, if a segment of version 1 has a slot
+ * that is neither empty, dead, a leftover, a NAME nor an APPLIED.  Other segments of version 1 are removed.
  *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.
@@ -38,13 +38,13 @@
  *   else                    low 32 bits: n + 1, where only the first n bytes of a WRITE count (a truncate); n = 0: the
  *                           record is dead.  High 32 bits: the low half of XXH3-64 of (check, low 32 bits).
  * Any other value is damage.  The node marks a record dead when its bytes are overwritten, or on the server's stable
- * storage and the node has heard so, or discarded.  Of the writes of one file that die together, older ones die first: a
- * start never finds older bytes below newer ones that are dead already.  No record ever says that another is void, so a
- * segment whose records are all dead can go, whatever the order.
+ * storage and the node has heard so, or discarded.  Of the writes of one file that die together, older ones die first:
+ * a start never finds older bytes below newer ones that are dead already.  No record ever says that another is void, so
+ * a segment whose records are all dead can go, whatever the order.
  *
  * MEANING.  Each live WRITE is sent to the server again after a start of the daemon.  It may have been applied before,
- * and may even be durable, if the daemon died before it marked the record.  Nobody else has acted on bytes that the node
- * has not heard to be durable (commit on share), so sending them again is right, in any order of files.
+ * and may even be durable, if the daemon died before it marked the record.  Nobody else has acted on bytes that the
+ * node has not heard to be durable (commit on share), so sending them again is right, in any order of files.
  *
  * WRITING. 1.  Under the lock, the writer reserves the place in k.data, the slots and the seqs. 2.  The writer writes
  * the data with pwrite. 3.  The writer stores the slots' bytes 16..63, then, as one store each, `check`: the record is

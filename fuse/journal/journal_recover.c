@@ -197,8 +197,8 @@ static ssize_t name_of(const struct kr_scan *scan, const struct kr_scan_ref *ref
 	return name ? name - scan->names : -1;
 }
 
-/* Every segment names the files whose writes it has.  Such a NAME may be damaged.  Then the file can still be known from
- * another segment's NAME: the first such segment stays as long as the damage does, also when none of its own writes is
+/* Every segment names the files whose writes it has.  Such a NAME may be damaged.  Then another segment's NAME can
+ * still tell the file: the first such segment stays as long as the damage does, also when none of its own writes is
  * needed any more.  Without it the next start would find bytes that belong to no file. */
 static int find_lenders(struct kr_rebuild *r)
 {

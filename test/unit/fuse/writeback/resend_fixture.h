@@ -431,7 +431,8 @@ static inline void apply(void)
 		F.mtime = request->mtime;
 		F.set_ids &= !request->clear_suid;
 	}
-	F.applied_seq = request->seq;
+	if (!kr_flush_is_unstable(F.file->flush)) /* else it was cut before what is lost was dirty again */
+		F.applied_seq = request->seq;
 	F.flush.applied = true;
 	F.flush.applied_round = ++F.round;
 }
