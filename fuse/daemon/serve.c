@@ -436,7 +436,7 @@ static int make(struct kr_serve *serve)
 	int err;
 
 	give_up_privileges();
-	mount->power_lost = kr_journal_lost_power(kr_local_journal(mount->local), NULL);
+	mount->power_lost = mount->options->replay || kr_journal_lost_power(kr_local_journal(mount->local), NULL);
 	err = kr_loop_new(&mount->kr_loop);
 	if (err < 0)
 		return err;

@@ -203,6 +203,7 @@ static int init_parts(struct kr_server *server)
 
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options)
 {
+	uint64_t real_ns;
 	int err;
 
 	memset(server, 0, sizeof(*server));
@@ -213,6 +214,9 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	server->recovery = kr_xcalloc(1, sizeof(*server->recovery));
 	kr_sessions_init(server);
 	server->started_ns = server->daemon->ticked_ns = kr_clock_ns();
+	real_ns = kr_clock_real_ns();
+	server->recovery->started =
+		(struct kr_time){.sec = (int64_t)(real_ns / KR_NS_PER_S), .nsec = (uint32_t)(real_ns % KR_NS_PER_S)};
 	kr_files_init(server);
 	kr_delayed_unlink_init(server);
 	kr_name_sync_init(server);

@@ -93,7 +93,6 @@ static void record_own_change(struct kr_sfile_data *data, bool undisturbed)
 	if (file->own_epoch != data->epoch_before || memcmp(file->own_node, data->parts[0].node_id, 16) != 0) {
 		file->own_base = data->epoch_before;
 		file->own_ctime = data->ctime_before;
-		file->own_since_made = false;
 	}
 	memcpy(file->own_node, data->parts[0].node_id, 16);
 	file->own_epoch = file->changed_epoch;

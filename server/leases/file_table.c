@@ -124,7 +124,6 @@ void kr_sfile_made(struct kr_sfile *file, const struct kr_session *session)
 	memcpy(file->own_node, session->node_id, 16);
 	file->own_epoch = file->own_base = file->changed_epoch;
 	file->own_ctime = (struct kr_time){.sec = INT64_MIN};
-	file->own_since_made = true;
 }
 
 void kr_sfile_truncated(struct kr_sfile *file)

@@ -64,7 +64,6 @@ struct kr_sfile {
 	uint64_t own_base;            /* ... and before that flush ... */
 	struct kr_time own_ctime;     /* ... with the file's ctime then; INT64_MAX s: not known */
 	uint8_t own_node[16];         /* ... and that node */
-	bool own_since_made;          /* ... which has made the file: no other node has changed it ever */
 	uint64_t cuts;                /* ascends with every truncation */
 	struct kr_list late;          /* kr_late_claim.link: unanswered RECLAIMs of late nodes that have bytes */
 	bool orphan;                  /* it has no name: its last close removes it */

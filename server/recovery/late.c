@@ -98,6 +98,24 @@ static bool is_forgotten(const struct kr_request *request)
 	return request->msg.reclaim_request.resend && !request->reply.reclaim_reply.durable_seq;
 }
 
+/* A moment before TIME, as the node has said it: clocks differ by less than 1 s, and files' times tick. */
+static struct kr_time safely(struct kr_time time)
+{
+	time.sec -= time.sec > INT64_MIN;
+	return time;
+}
+
+/* Of a journal that may be a copy, or lack what power took: a former instance may have applied these bytes, and others
+ * covered them.  `since` is of the oldest of them.  What was written after our start was unflushed then, and what became
+ * of it since is known here. */
+static bool is_of_before(const struct kr_request *request)
+{
+	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->recovery->started;
+
+	return kr_time_compare(safely(since), started) <= 0 || !kr_commit_remembers_all(request->server->data) ||
+		kr_setbacks_doubt(&request->server->recovery->setbacks, started, since);
+}
+
 /* Since when others' changes count. *RET_EXACT: the file has not left the table since. */
 static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exact)
 {
@@ -107,7 +125,7 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
 	*ret_exact = epoch != 0;
 	if (*ret_exact)
 		return (struct kr_lapse){.kind = KR_LAPSE_KNOWN, .epoch = epoch};
-	if (uncovered || is_forgotten(request) || request->session->recovery.old_journal)
+	if (uncovered || (request->session->recovery.old_journal ? is_of_before(request) : is_forgotten(request)))
 		return (struct kr_lapse){.kind = KR_LAPSE_UNKNOWN};
 	return request->session->recovery.lapse;
 }
@@ -126,22 +144,19 @@ static bool clock_was_set_back(struct kr_time since)
 static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
 {
 	const struct kr_time since = request->msg.reclaim_request.since;
-	struct kr_time limit = since;
 	uint64_t epoch;
+	const bool at_once = is_uncovered(request, &epoch) || request->session->recovery.old_journal;
 
-	if (is_uncovered(request, &epoch) || request->session->recovery.old_journal)
-		limit.sec -= limit.sec > INT64_MIN; /* clocks differ by less than 1 s, and files' times tick */
-	return kr_time_compare(ctime, limit) > 0 || clock_was_set_back(since) ||
+	return kr_time_compare(ctime, at_once ? safely(since) : since) > 0 || clock_was_set_back(since) ||
 		kr_setbacks_doubt(&request->server->recovery->setbacks, ctime, since);
 }
 
-/* Whether the file's latest changes are the node's own, and this instance knows which of its bytes they are.  Of a file
- * that the node has made it knows that whenever it remembers all. */
+/* Whether the file's latest changes are the node's own, and this instance knows which of its bytes they are.  If it
+ * remembers all, but nothing of these, then rounds were broken off: their bytes come again. */
 static bool is_own(const struct kr_request *request, const struct kr_sfile *file)
 {
-	if (file->changed_epoch != file->own_epoch || memcmp(file->own_node, request->session->node_id, 16) != 0)
-		return false;
-	return !is_forgotten(request) || (file->own_since_made && kr_commit_remembers_all(request->server->data));
+	return file->changed_epoch == file->own_epoch && memcmp(file->own_node, request->session->node_id, 16) == 0 &&
+		(!is_forgotten(request) || kr_commit_remembers_all(request->server->data));
 }
 
 /* Others' leases are given up, so what they wrote has been applied. */

@@ -10,6 +10,7 @@
 struct kr_executed;
 
 struct kr_server_recovery {
+	struct kr_time started;         /* this instance, by the wall clock */
 	struct kr_executed *executed;   /* requests that have been executed */
 	struct kr_setbacks setbacks;    /* of the machine's clock */
 	struct kr_conflicts conflicts;  /* of late nodes' bytes with what others wrote */
