@@ -12,13 +12,18 @@ struct kr_name_change {
 	struct kr_table_link by_name; /* kr_name_commits.names */
 	struct kr_link of_dir;        /* kr_name_dir.changes */
 	struct kr_name_dir *dir;
-	uint64_t first, last;   /* numbers of its uncommitted changes */
-	uint64_t running_since; /* of those that run, the lowest, or lower */
-	uint64_t covered;       /* up to here the present sync covers them */
-	uint32_t node;          /* who made them; 0: several */
-	uint32_t running;       /* how many have not ended */
-	bool changed;           /* one that has ended had an effect */
+	uint64_t first, last; /* numbers of its uncommitted changes */
+	struct kr_list runs;  /* kr_name_run.link of those that have not ended, numbers ascending */
+	uint64_t covered;     /* up to here the present sync covers them */
+	uint32_t node;        /* who made them; 0: several */
+	bool changed;         /* one that has ended had an effect */
 	char name[];
+};
+
+struct kr_name_run {
+	struct kr_link link;
+	struct kr_name_change *change;
+	uint64_t number;
 };
 
 struct kr_name_dir {
@@ -104,7 +109,9 @@ static void free_change(struct kr_name_commits *commits, struct kr_name_change *
 /* Up to which number a sync that begins now covers the changes of a name: those before the first that runs. */
 static uint64_t coverable(const struct kr_name_change *change)
 {
-	return change->running ? change->running_since - 1 : change->last;
+	return kr_list_empty(&change->runs) ?
+		change->last :
+		KR_LIST_ENTRY(change->runs.head.next, const struct kr_name_run, link)->number - 1;
 }
 
 /* Whether a sync of DIR would serve a waiter.  If the waiter waits for a change that runs, its end begins one. */
@@ -134,10 +141,12 @@ static void start_sync(struct kr_name_commits *commits, struct kr_name_dir *dir)
 	commits->sync(commits->context, &dir->fid);
 }
 
-void kr_name_commits_begin(struct kr_name_commits *commits, const struct kr_fid *fid, const char *name, uint32_t node)
+struct kr_name_run *kr_name_commits_begin(
+	struct kr_name_commits *commits, const struct kr_fid *fid, const char *name, uint32_t node)
 {
 	struct kr_name_change *change = find_change(commits, fid, name);
 	struct kr_name_dir *dir = get_dir(commits, fid);
+	struct kr_name_run *run = kr_xcalloc(1, sizeof(*run));
 	size_t length = strlen(name) + 1;
 
 	if (!change) {
@@ -146,26 +155,28 @@ void kr_name_commits_begin(struct kr_name_commits *commits, const struct kr_fid 
 		change->node = node;
 		change->dir = dir;
 		change->first = commits->last + 1;
+		kr_list_init(&change->runs);
 		kr_table_insert(&commits->names, &change->by_name, hash_name(fid, name));
 		kr_list_append(&dir->changes, &change->of_dir);
 		dir->count++;
 	} else {
 		change->node = change->node == node ? node : 0;
 	}
-	change->last = ++commits->last;
-	if (change->running++ == 0)
-		change->running_since = change->last;
+	change->last = run->number = ++commits->last;
+	run->change = change;
+	kr_list_append(&change->runs, &run->link);
+	return run;
 }
 
-void kr_name_commits_end(struct kr_name_commits *commits, const struct kr_fid *fid, const char *name, bool changed)
+void kr_name_commits_end(struct kr_name_commits *commits, struct kr_name_run *run, bool changed)
 {
-	struct kr_name_change *change = find_change(commits, fid, name);
+	struct kr_name_change *change = run->change;
 	struct kr_name_dir *dir = change->dir;
 
-	assert(change->running > 0);
-	change->running--;
+	kr_list_remove(&run->link);
+	free(run);
 	change->changed |= changed;
-	if (!change->running && !change->changed)
+	if (kr_list_empty(&change->runs) && !change->changed)
 		free_change(commits, change);
 	if (needs_sync(dir) || dir->count >= KR_NAME_COMMITS_MANY)
 		start_sync(commits, dir);

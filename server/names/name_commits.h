@@ -28,6 +28,8 @@ struct kr_name_waiter {
 	void (*go_on)(struct kr_name_waiter *waiter, int err);
 };
 
+struct kr_name_run; /* a change that has begun and not ended */
+
 struct kr_name_commits {
 	struct kr_table dirs;  /* struct kr_name_dir */
 	struct kr_table names; /* struct kr_name_change of all directories */
@@ -43,10 +45,11 @@ void kr_name_commits_init(
 /* No waiter may be left. */
 void kr_name_commits_fini(struct kr_name_commits *commits);
 
-/* NODE begins to change NAME in DIR. */
-void kr_name_commits_begin(struct kr_name_commits *commits, const struct kr_fid *dir, const char *name, uint32_t node);
-/* ... and has ended; CHANGED: it may have had an effect. */
-void kr_name_commits_end(struct kr_name_commits *commits, const struct kr_fid *dir, const char *name, bool changed);
+/* NODE begins to change NAME in DIR.  The change must end. */
+struct kr_name_run *kr_name_commits_begin(
+	struct kr_name_commits *commits, const struct kr_fid *dir, const char *name, uint32_t node);
+/* CHANGED: it may have had an effect.  Frees RUN. */
+void kr_name_commits_end(struct kr_name_commits *commits, struct kr_name_run *run, bool changed);
 /* NODE has seen NAME (NULL: all names) of DIR.  True: nothing to wait for.  Else WAITER (the caller's, zeroed but for
  * go_on) waits. */
 bool kr_name_commits_wait(struct kr_name_commits *commits, const struct kr_fid *dir, const char *name, uint32_t node,

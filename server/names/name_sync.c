@@ -41,10 +41,8 @@ struct name_wait {
 	size_t next; /* the name after the one that it waits for */
 };
 
-enum { NAMES_MAX = 2 };
-
 /* The names that REQUEST changes or reads. */
-static size_t names_of(const struct kr_request *request, struct kr_name_of_dir names[NAMES_MAX])
+static size_t names_of(const struct kr_request *request, struct kr_name_of_dir names[KR_NAMES_OF_REQUEST])
 {
 	const union kr_any_msg *msg = &request->msg;
 
@@ -98,7 +96,7 @@ static void wait_for_next(struct name_wait *wait)
 {
 	const struct kr_request *request = wait->request;
 	struct kr_name_commits *commits = &request->server->name_sync->commits;
-	struct kr_name_of_dir names[NAMES_MAX];
+	struct kr_name_of_dir names[KR_NAMES_OF_REQUEST];
 	size_t count = names_of(request, names);
 
 	while (wait->next < count) {
@@ -146,7 +144,7 @@ static void start_wait(struct kr_request *request, void (*fn)(struct kr_request 
 static void begin(struct kr_request *request)
 {
 	void (*fn)(struct kr_request *) = request->effect.after_names;
-	struct kr_name_of_dir names[NAMES_MAX];
+	struct kr_name_of_dir names[KR_NAMES_OF_REQUEST];
 	size_t count = names_of(request, names);
 
 	if (request->err) {
@@ -154,7 +152,7 @@ static void begin(struct kr_request *request)
 		return;
 	}
 	for (size_t i = 0; i < count; i++)
-		kr_name_commits_begin(
+		request->effect.name_runs[i] = kr_name_commits_begin(
 			&request->server->name_sync->commits, names[i].dir, names[i].name, request->session->node);
 	fn(request);
 }
@@ -175,12 +173,11 @@ static bool may_have_changed(const struct kr_request *request)
 
 void kr_name_sync_changed(struct kr_request *request)
 {
-	struct kr_name_of_dir names[NAMES_MAX];
-	size_t count = names_of(request, names);
-
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < KR_NAMES_OF_REQUEST && request->effect.name_runs[i]; i++) {
 		kr_name_commits_end(
-			&request->server->name_sync->commits, names[i].dir, names[i].name, may_have_changed(request));
+			&request->server->name_sync->commits, request->effect.name_runs[i], may_have_changed(request));
+		request->effect.name_runs[i] = NULL;
+	}
 }
 
 void kr_name_sync_seen(struct kr_request *request, void (*fn)(struct kr_request *))

@@ -63,6 +63,9 @@ struct kr_request_duplicate {
 	struct kr_list repetitions; /* `wait` of the same request, sent by the node's next sessions meanwhile */
 };
 
+enum { KR_NAMES_OF_REQUEST = 2 }; /* a rename's */
+struct kr_name_run;
+
 /* What the request has done to its file. */
 struct kr_request_effect {
 	bool committed;           /* it has had an effect: nothing can withdraw it any more */
@@ -71,7 +74,8 @@ struct kr_request_effect {
 	bool shorter;             /* the file becomes shorter (shrink_notice.c) */
 	bool no_xattrs;           /* the reply's file has no extended attributes */
 	struct kr_own_change own; /* of a file's attributes or names (leases/watch.h) */
-	void (*after_names)(struct kr_request *request); /* names/name_sync.c */
+	void (*after_names)(struct kr_request *request); /* these two: names/name_sync.c */
+	struct kr_name_run *name_runs[KR_NAMES_OF_REQUEST];
 };
 
 struct kr_request {

@@ -68,10 +68,14 @@ static int tear_down(void **state)
 	return 0;
 }
 
+static struct kr_name_run *begin(struct fixture *f, const char *name, uint32_t node)
+{
+	return kr_name_commits_begin(&f->commits, &f->dir, name, node);
+}
+
 static void change(struct fixture *f, const char *name, uint32_t node)
 {
-	kr_name_commits_begin(&f->commits, &f->dir, name, node);
-	kr_name_commits_end(&f->commits, &f->dir, name, true);
+	kr_name_commits_end(&f->commits, begin(f, name, node), true);
 }
 
 static void synced(struct fixture *f, int err)
@@ -132,15 +136,16 @@ static void a_name_that_two_nodes_changed_is_waited_for_by_both(void **state)
 static void a_change_that_runs_is_waited_for(void **state)
 {
 	struct fixture *f = *state;
+	struct kr_name_run *run;
 
-	kr_name_commits_begin(&f->commits, &f->dir, "a", 1);
+	run = begin(f, "a", 1);
 	assert_false(see(f, "a", 2, 0));
 	assert_int_equal(f->syncs, 0); /* it would not cover the change */
 	change(f, "b", 1);
 	synced(f, 0);
 	assert_false(f->gone_on[0]);
 	assert_int_equal(f->syncs, 1);
-	kr_name_commits_end(&f->commits, &f->dir, "a", true);
+	kr_name_commits_end(&f->commits, run, true);
 	synced(f, 0);
 	assert_true(f->gone_on[0]);
 }
@@ -149,12 +154,10 @@ static void a_change_that_changed_nothing_is_forgotten(void **state)
 {
 	struct fixture *f = *state;
 
-	kr_name_commits_begin(&f->commits, &f->dir, "a", 1);
-	kr_name_commits_end(&f->commits, &f->dir, "a", false);
+	kr_name_commits_end(&f->commits, begin(f, "a", 1), false);
 	assert_true(see(f, "a", 2, 0));
 	change(f, "a", 1);
-	kr_name_commits_begin(&f->commits, &f->dir, "a", 1);
-	kr_name_commits_end(&f->commits, &f->dir, "a", false);
+	kr_name_commits_end(&f->commits, begin(f, "a", 1), false);
 	assert_false(see(f, "a", 2, 0)); /* but not the one before it */
 	synced(f, 0);
 }
@@ -162,18 +165,32 @@ static void a_change_that_changed_nothing_is_forgotten(void **state)
 static void changes_that_come_later_hold_nobody_up(void **state)
 {
 	struct fixture *f = *state;
+	struct kr_name_run *run;
 
 	change(f, "a", 1);
 	assert_false(see(f, NULL, 2, 0));
 	change(f, "a", 1);
 	change(f, "b", 1);
-	kr_name_commits_begin(&f->commits, &f->dir, "c", 1);
+	run = begin(f, "c", 1);
 	synced(f, 0);
 	assert_true(f->gone_on[0]);
-	kr_name_commits_end(&f->commits, &f->dir, "c", true);
+	kr_name_commits_end(&f->commits, run, true);
 	assert_false(see(f, "a", 2, 0)); /* its second change is not in that sync */
 	synced(f, 0);
 	assert_true(f->gone_on[0]);
+}
+
+static void changes_that_overlap_for_ever_hold_nobody_up(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_name_run *run = begin(f, "a", 1), *next;
+
+	assert_false(see(f, "a", 2, 0));
+	next = begin(f, "a", 1);
+	kr_name_commits_end(&f->commits, run, true);
+	synced(f, 0); /* `next` still runs */
+	assert_true(f->gone_on[0]);
+	kr_name_commits_end(&f->commits, next, true);
 }
 
 static void a_failed_sync_commits_nothing(void **state)
@@ -223,8 +240,9 @@ struct world {
 	uint64_t done[NAMES], taken[NAMES], durable[NAMES]; /* changes of each name: ended; in the sync; on the disk */
 	uint32_t by[NAMES];                                 /* who made the last ended one ... */
 	uint32_t running[NAMES];                            /* ... and makes one now; 0: nobody */
-	bool mixed[NAMES];                                  /* not all since the last sync were made by one node */
-	uint64_t saw[WAITERS][NAMES];                       /* what a waiter must find on the disk */
+	struct kr_name_run *runs[NAMES];
+	bool mixed[NAMES];            /* not all since the last sync were made by one node */
+	uint64_t saw[WAITERS][NAMES]; /* what a waiter must find on the disk */
 	bool waits[WAITERS];
 };
 
@@ -253,7 +271,7 @@ static void begin_at_random(struct world *w, int n)
 	if (w->running[n])
 		return;
 	w->running[n] = 1 + (uint32_t)rand() % NODES;
-	kr_name_commits_begin(&w->f->commits, &w->f->dir, names[n], w->running[n]);
+	w->runs[n] = begin(w->f, names[n], w->running[n]);
 }
 
 static void end_at_random(struct world *w, int n)
@@ -264,7 +282,7 @@ static void end_at_random(struct world *w, int n)
 	w->by[n] = w->running[n];
 	w->running[n] = 0;
 	w->done[n]++;
-	kr_name_commits_end(&w->f->commits, &w->f->dir, names[n], true);
+	kr_name_commits_end(&w->f->commits, w->runs[n], true);
 }
 
 /* NODE has seen name N, or all (N is NAMES): of names that others have changed, what ended before, and what runs, must
@@ -351,6 +369,7 @@ int main(void)
 		TEST(a_change_that_runs_is_waited_for),
 		TEST(a_change_that_changed_nothing_is_forgotten),
 		TEST(changes_that_come_later_hold_nobody_up),
+		TEST(changes_that_overlap_for_ever_hold_nobody_up),
 		TEST(a_failed_sync_commits_nothing),
 		TEST(a_waiter_that_withdraws_is_not_called),
 		TEST(old_changes_are_synced_though_nobody_waits),
