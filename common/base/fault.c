@@ -86,29 +86,31 @@ static int act(const char *action)
 	return 0;
 }
 
-static void hold(void)
+/* What FILE says now, if it is about POINT. */
+static bool read_file(const char *point, struct fault *ret_fault)
 {
-	while (access(fault_file, F_OK) == 0)
-		delay("20");
+	FILE *file = fopen(fault_file, "re");
+	int fields =
+		file ? fscanf(file, "%63[^:]:%31[^:\n]:%u", ret_fault->point, ret_fault->action, &ret_fault->count) : 0;
+
+	if (file)
+		fclose(file);
+	return fields >= 2 && strcmp(ret_fault->point, point) == 0;
 }
 
 static int pass_file(const char *point)
 {
 	struct fault fault = {.count = 0};
-	FILE *file = fopen(fault_file, "re");
-	int fields = file ? fscanf(file, "%63[^:]:%31[^:\n]:%u", fault.point, fault.action, &fault.count) : 0;
 
-	if (file)
-		fclose(file);
-	if (fields < 2 || strcmp(fault.point, point) != 0)
-		return 0;
-	if (strcmp(fault.action, "hold") == 0) {
-		hold();
-		return 0;
+	while (read_file(point, &fault)) {
+		if (strcmp(fault.action, "hold") != 0)
+			return fault.count == 1 && unlink(fault_file) < 0 ?
+				0 :
+				act(fault.action); /* else another thread has taken the file */
+		delay("20");
+		fault.count = 0;
 	}
-	return fault.count == 1 && unlink(fault_file) < 0 ?
-		0 :
-		act(fault.action); /* else another thread has taken the file */
+	return 0;
 }
 
 int kr_fault_pass(const char *point)

@@ -4,7 +4,8 @@
  * this process), stop (SIGSTOP it), eio, enospc, edquot, delay-MS (sleep, then go on).  With COUNT only the count-th
  * pass acts (1: the first); without COUNT every pass acts.
  * With "@FILE" the item is in FILE while FILE exists, for daemons that already run.  COUNT is then 1 or absent; with 1
- * the first pass that acts removes FILE.  There the action hold waits until FILE is gone.
+ * the first pass that acts removes FILE.  There the action hold waits until FILE is gone, or says something else, which
+ * counts then.
  * Compiled in with -Dfaults=true (-DKR_FAULTS) only.  Any thread.
  */
 #ifndef KR_COMMON_FAULT_H

@@ -31,6 +31,7 @@ struct dir_sync {
 	struct kr_name_sync *owner;
 	struct kr_fid dir;
 	int err;
+	bool vanished; /* the export has */
 };
 
 /* A request that waits; request->job_state. */
@@ -194,6 +195,7 @@ static void run_sync(struct kr_pool_share_job *shared)
 	sync->err = kr_export_fsync(sync->owner->server->export, &sync->dir, false);
 	if (sync->err == -ESTALE)
 		sync->err = 0; /* the directory is gone, and its names with it */
+	sync->vanished = sync->err && kr_export_tick(sync->owner->server->export);
 }
 
 static void sync_done(struct kr_pool_share_job *shared)
@@ -201,7 +203,8 @@ static void sync_done(struct kr_pool_share_job *shared)
 	struct dir_sync *sync = KR_CONTAINER_OF(shared, struct dir_sync, shared);
 	struct kr_name_sync *owner = sync->owner;
 
-	if (sync->err && sync->err != owner->err)
+	/* Of an export that has vanished the log tells once, for all (daemon/life.c). */
+	if (sync->err && sync->err != owner->err && !sync->vanished)
 		kr_log_error("syncing a directory failed: %s; nodes wait for the names that others have changed in it",
 			strerror(-sync->err));
 	owner->err = sync->err;

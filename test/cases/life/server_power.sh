@@ -131,7 +131,11 @@ for when in in-time late; do
 	for node in 1 2 3; do drained $node; done
 	begins $when-order $when-newer
 	somewhere $when-mine $when-closed1
-	begins $when-quiet $when-closed3
+	if [ $when = in-time ]; then
+		begins $when-quiet $when-closed3
+	else # another boot whose clock has not begun anew counts as a clock that was set back
+		somewhere $when-quiet $when-closed3
+	fi
 	somewhere $when-new $when-made3
 	somewhere $when-taken $when-early3
 	[ $when = in-time ] || begins $when-taken $when-later1

@@ -9,12 +9,12 @@ boot
 KR_FAULT="@$WORK/fault" server_start
 mount_start 1 flush_age=600
 put 1 file original fsync
-syncs off
+syncs off # a sync is held
 put 1 file closed--
 cut_link node1
 echo stable.before:eio >"$WORK/order" && mv "$WORK/order" "$WORK/fault"
 until_ok 60 "a sync fails" grep -q "syncing a file failed" "$WORK/kairand.log" || fail "no sync has failed"
-until_ok 10 "that is written down" grep -q failed "$WORK/state/peace" || fail "the state directory does not say so: $(cat "$WORK/state/peace")"
+until_ok 10 "that is written down" grep -q '^file ' "$WORK/state/failed" || fail "the state directory does not say so: $(cat "$WORK/state/failed")"
 on server sysctl -q -w net.ipv4.tcp_orphan_retries=1
 server_kill
 until_ok 60 "what the server had sent is not on its way any more" sh -c "! nsenter -t ${KEEPER[server]} -n ss -Htan 'sport = :$PORT' | grep -q ." || fail "a connection outlives the server"
