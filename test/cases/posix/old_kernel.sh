@@ -6,7 +6,7 @@
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 cluster 3
 server_start
-KR_FAULT=shim.old_kernel:eio mounts_start stripe_size=2M,shared_mmap
+KR_FAULT=shim.old_kernel:eio,attrs.old_kernel:eio mounts_start stripe_size=2M,shared_mmap
 note "mappings"
 python3 "$TOP/test/programs/mappings.py" "$(seen_from_here 1)" "$(seen_from_here 2)" || fail "mappings"
 note "batches"
