@@ -82,8 +82,8 @@ struct kr_mount {
 	_Atomic uint64_t drain_deadline_ns;
 	struct kr_list ops; /* all posted ops; op.c's, loop thread */
 	bool parted;        /* no server can be reached any more; loop thread */
-	/* This machine lost power since the journal was written, and the server has not judged all of it yet. Set before
-	 * the first HELLO, then loop thread. */
+	/* This machine lost power since the journal was written, and the server has not judged all of it yet. Set
+	 * before the first HELLO, then loop thread. */
 	bool power_lost;
 };
 

@@ -1,4 +1,5 @@
-/* The attribute cache: names and attributes that this node may answer from without asking the server (msgs.def, CACHEABLE REPLIES).
+/* The attribute cache: names and attributes that this node may answer from without asking the server (msgs.def,
+ * CACHEABLE REPLIES).
  *
  * Answers that may be cached come in through the rpc (kr_attr_cache_learn).  They go with INVALIDATE, which is answered
  * at once, with the connection, or by age.  Operations look here first, in any thread.  A cached answer is true when it

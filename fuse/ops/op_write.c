@@ -182,8 +182,8 @@ static void invalidated(struct kr_notify_job *job, int err)
 	free(invalidation);
 }
 
-/* The file is dirty now, or more so: what the kernel holds of its attributes goes.  The kernel's request holds the file,
- * but not if it writes pages back: then the kernel may be evicting the file, and wait for the answer to this. */
+/* The file is dirty now, or more so: what the kernel holds of its attributes goes.  The kernel's request holds the
+ * file, but not if it writes pages back: then the kernel may be evicting the file, and wait for the answer to this. */
 static void drop_attributes(struct kr_mount *mount, const struct write *write)
 {
 	if (!write->page)

@@ -33,7 +33,8 @@ struct kr_session_hooks {
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
 	/* After each HELLO: the node's identity for its peers is known. */
 	void (*identify)(struct kr_mount *mount);
-	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, or bytes that are not known to be durable.
+	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, or bytes that are not known to be
+	 * durable.
 	 */
 	void (*collect)(struct kr_mount *mount, kr_reclaim_add_fn add, void *add_context);
 	/* The reply for one such file; ERR -ESTALE: the file is gone. */

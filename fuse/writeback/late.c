@@ -53,8 +53,8 @@ static void end(struct kr_late *late)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-/* MAP goes to TO, under what is there if its seq is at most UNDER_SEQ.  Each piece is held by both for a moment.  Out of
- * memory: the rest stays. */
+/* MAP goes to TO, under what is there if its seq is at most UNDER_SEQ.  Each piece is held by both for a moment.  Out
+ * of memory: the rest stays. */
 static int move_all(struct kr_journal *journal, struct kr_extent_map *map, struct kr_extent_map *to, uint64_t under_seq)
 {
 	struct kr_extent piece;

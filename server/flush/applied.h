@@ -1,5 +1,6 @@
 /* What of each node's journal this instance has applied to which file: the answer to a RECLAIM.  Bounded: the least
- * recently used entry goes, and "nothing known" is the answer then (the node sends its bytes again).  Loop thread; PURE.
+ * recently used entry goes, and "nothing known" is the answer then (the node sends its bytes again).  Loop thread;
+ * PURE.
  */
 #ifndef KR_SERVER_APPLIED_H
 #define KR_SERVER_APPLIED_H

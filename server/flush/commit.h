@@ -8,8 +8,8 @@
  * when a sync has succeeded: nobody has to hear of it.  If a sync has failed, the page cache alone may have such bytes.
  * So the server writes the file's bytes again, and syncs, until that succeeds.
  *
- * Files whose sync failed, and has not succeeded since, stand in `failed` of the state directory before anybody is told.
- * The next instance writes these again, and syncs them, before its grace period ends.
+ * Files whose sync failed, and has not succeeded since, stand in `failed` of the state directory before anybody is
+ * told. The next instance writes these again, and syncs them, before its grace period ends.
  *
  * Loop thread; the syncs run in libuv's pool.  A file is synced at once after a round; rounds that come during a sync
  * are in the next one.  When many files wait, one syncfs serves all of them.

@@ -1,4 +1,5 @@
-/* The round machine (see round.h).  State changes only in the event functions, and in start() and abandon(), which they call.
+/* The round machine (see round.h).  State changes only in the event functions, and in start() and abandon(), which they
+ * call.
  */
 #include "server/flush/round.h"
 

@@ -79,8 +79,8 @@ struct kr_sfile {
 	struct kr_sfile_data *data; /* rounds, syncs, pipelines */
 };
 
-/* The use of one file by one session: while it has the file open, holds or waits for a lease, or is uncommitted.  Holds a reference to
- * the file.  The session owns and ends it. */
+/* The use of one file by one session: while it has the file open, holds or waits for a lease, or is uncommitted.  Holds
+ * a reference to the file.  The session owns and ends it. */
 struct kr_attachment {
 	struct kr_session *session;
 	struct kr_sfile *file;

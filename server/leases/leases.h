@@ -53,9 +53,9 @@ void kr_leases_uncommitted_of_ended(struct kr_sfile *file, uint64_t round);
 /* NODE (0: ended sessions) has none before the round NEXT any more; NEXT 0: none at all. */
 void kr_leases_committed(struct kr_sfile *file, uint32_t node, uint64_t next);
 
-/* SUCCESSOR takes the place of SESSION, which is ending, and is uncommitted as SESSION was.  If SESSION held WRITE, SUCCESSOR gets its leases: the node's
- * journal may hold bytes.  No other node may read past these bytes or write under them.  The server does not recall
- * these leases until SUCCESSOR has reclaimed them or declined. */
+/* SUCCESSOR takes the place of SESSION, which is ending, and is uncommitted as SESSION was.  If SESSION held WRITE,
+ * SUCCESSOR gets its leases: the node's journal may hold bytes.  No other node may read past these bytes or write under
+ * them.  The server does not recall these leases until SUCCESSOR has reclaimed them or declined. */
 void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
 /* What SESSION took over of this file and has not settled yet. */
 uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session);

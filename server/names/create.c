@@ -1,7 +1,8 @@
 /* CREATE: makes a file, or opens an existing one, in up to three steps.
  *
  * The pool resolves the name; only then the server knows the file.  An existing file waits for other nodes' uncommitted
- * bytes; to truncate it the server recalls other nodes' leases.  It may have to ask for the file's attributes from the nodes that write it.
+ * bytes; to truncate it the server recalls other nodes' leases.  It may have to ask for the file's attributes from the
+ * nodes that write it.
  */
 #include <errno.h>
 #include <stdlib.h>

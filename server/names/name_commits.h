@@ -6,7 +6,8 @@
  *
  * A change runs from kr_name_commits_begin to kr_name_commits_end, and its effect may be seen from the beginning on.
  * Numbers ascend with the beginnings.  A sync covers the changes that had ended when it began.  A waiter goes on when
- * syncs have covered all changes that it may have seen.  So changes that come later do not hold it up.  Loop thread; PURE: events in, `sync` and the waiters' go_on out. */
+ * syncs have covered all changes that it may have seen.  So changes that come later do not hold it up.  Loop thread;
+ * PURE: events in, `sync` and the waiters' go_on out. */
 #ifndef KR_SERVER_NAME_COMMITS_H
 #define KR_SERVER_NAME_COMMITS_H
 
@@ -35,7 +36,8 @@ struct kr_name_commits {
 	struct kr_table names; /* struct kr_name_change of all directories */
 	uint64_t last;         /* number of the latest change */
 	uint64_t waits;        /* so far, for status */
-	/* Begins to sync DIR; kr_name_commits_synced ends it.  Never called from inside kr_name_commits_synced's DIR. */
+	/* Begins to sync DIR; kr_name_commits_synced ends it.  Never called from inside kr_name_commits_synced's DIR.
+	 * */
 	void (*sync)(void *context, const struct kr_fid *dir);
 	void *context;
 };

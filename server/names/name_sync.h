@@ -24,8 +24,8 @@ struct kr_name_of_dir {
  * After that kr_name_sync_changed must follow, in the loop, when the job has ended. */
 void kr_name_sync_before(struct kr_request *request, void (*fn)(struct kr_request *request));
 void kr_name_sync_changed(struct kr_request *request);
-/* The job of REQUEST has read its name, or all names.  Goes on with FN, unless REQUEST is withdrawn before; request->err
- * is the job's, or that of the sync. */
+/* The job of REQUEST has read its name, or all names.  Goes on with FN, unless REQUEST is withdrawn before;
+ * request->err is the job's, or that of the sync. */
 void kr_name_sync_seen(struct kr_request *request, void (*fn)(struct kr_request *request));
 
 void kr_name_sync_init(struct kr_server *server);

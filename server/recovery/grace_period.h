@@ -1,9 +1,9 @@
 /* The beginning and the end of the grace period (session/grace.h).  Loop thread.
  *
- * What another node has seen is on the disk.  So, beside the nodes' reclaiming, the server makes durable what the former
- * instance applied, unless that stopped cleanly: it syncs the export, and the flush room writes the files again whose
- * sync had failed (flush/commit.h).  So the bytes of nodes that do not come back are durable, too, before others read
- * them.
+ * What another node has seen is on the disk.  So, beside the nodes' reclaiming, the server makes durable what the
+ * former instance applied, unless that stopped cleanly: it syncs the export, and the flush room writes the files again
+ * whose sync had failed (flush/commit.h).  So the bytes of nodes that do not come back are durable, too, before others
+ * read them.
  *
  * From the end on others may get what a node that did not come back has held.  If this server ended while that node's
  * record was still there, the next instance would take the node for one that has lost nothing.  Its late bytes would

@@ -24,7 +24,8 @@ static bool look_for_claim(struct kr_table_link *link, void *found)
 	return !*(bool *)found;
 }
 
-/* A node flushes after all its RECLAIMs are answered, which may wait for flushes of other nodes.  Until then it has more time, with a limit, since it can always send another RECLAIM. */
+/* A node flushes after all its RECLAIMs are answered, which may wait for flushes of other nodes.  Until then it has
+ * more time, with a limit, since it can always send another RECLAIM. */
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
 	const uint64_t since_ns = KR_MAX(session->expiry.begun_ns, session->server->woke_ns);

@@ -7,7 +7,7 @@
 What is modelled: one server, NODES nodes, FILES files. A file has DATA bytes, and two cells more that are handled
 like bytes: TIME (times and set-id bits) and NAME (whether the file exists). The value of a cell is the number of the
 write that it is from. A server has a disk, a page cache that outlives the process, and memory that does not. A node
-has a journal on disk, with a tail that is not synced, and memory. The code that these rules are for does not exist yet.
+has a journal on disk, with a tail that is not synced, and memory.
 
 How histories are generated: a history is a random sequence of operations (write, append, utimes, create, read, stat,
 close, open, fsync, truncate, chmod, remove, lock) and faults. Faults also strike between two messages of an operation,
