@@ -166,15 +166,16 @@ job prologue 5 || fail "prologue after that"
 job epilogue 5 || fail "epilogue"
 [ "$(cat "$EXPORT/left")" = left ] || fail "what was left is not on the server"
 for refused in fail pass; do
-	note "what the server refuses, because the file was removed: $refused"
+	note "what the server refuses, because the file is immutable there: $refused"
 	echo "REFUSED=$refused" >>"$WORK/job.conf"
 	job prologue "$refused" || fail "prologue"
 	writes_while_away "lost_$refused"
-	rm "$EXPORT/lost_$refused"
+	chattr +i "$EXPORT/lost_$refused" || skip "no immutable files here"
 	server_start
 	job epilogue "$refused" >"$WORK/said" 2>&1
 	status=$?
 	grep -q "lost_$refused: 5 bytes" "$WORK/said" && ! is_mounted || fail "what is refused is not named: $(cat "$WORK/said")"
 	[ $status = $([ $refused = fail ] && echo 1 || echo 0) ] || fail "exit status of the epilogue: $status"
+	chattr -i "$EXPORT/lost_$refused"
 done
 finish
