@@ -80,7 +80,7 @@ static void conclude(struct file_sync *sync)
 		commit->rewriting = false;
 		kr_flush_update_hold_of(file);
 	}
-	tell_waiters(&sync->waiters, sync->gone ? 0 : sync->err);
+	tell_waiters(&sync->waiters, sync->err);
 	again = !kr_list_empty(&commit->waiters) || (commit->again && !(kr_data_of(file)->stopping && sync->err));
 	commit->again = false;
 	if (again)

@@ -34,7 +34,7 @@ static void synced(void *context, int err)
 	struct kr_request *request = wait->request;
 	void (*fn)(struct kr_request *) = wait->fn;
 
-	if (err)
+	if (err && wait->file->data->commit.failed) /* else the file is gone */
 		kr_commit_lost_change(wait->file);
 	free(wait);
 	request->err = err;

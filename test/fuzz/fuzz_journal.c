@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@
 
 enum { SEGMENTS = 3, SLOTS = 24, DATA = 16384, INDEX = KR_JOURNAL_HEADER_SIZE + SLOTS * KR_JOURNAL_RECORD_SIZE };
 enum { MODE_APPEND = 4 };
+enum { OLD_APPLIED = 3 }; /* of version 1 */
 enum { SEAL = 128, SEAL_DATA = 64, CUT = 32, DEAD = 16 };
 
 struct input {
@@ -98,6 +100,8 @@ static struct kr_journal_header make_header(struct input *in, struct image *imag
 		.node_id = {2}};
 	unsigned control = take(in);
 
+	if (control & 8)
+		header.version = 1;
 	kr_journal_header_seal(&header);
 	change(in, (uint8_t *)&header, sizeof(header));
 	if (control & 1)
@@ -134,14 +138,14 @@ static void make_record(struct input *in, struct image *image, const struct kr_j
 		.file = 1 + (control >> 2) % 3,
 		.type = (uint8_t)(1 + control % 3)};
 
-	if (record.type == KR_JOURNAL_APPLIED) {
-		record.up_to = (header->number << 8) + take(in) % SLOTS;
-		record.round = take(in);
+	if (record.type == OLD_APPLIED) {
+		record.offset = take(in) % SLOTS;
+		record.data_check = take(in);
 	} else {
 		make_data(in, image, &record);
 	}
 	change(in, (uint8_t *)&record, sizeof(record));
-	if (control & SEAL_DATA && record.type != KR_JOURNAL_APPLIED && (uint64_t)record.data + record.length <= DATA)
+	if (control & SEAL_DATA && record.type != OLD_APPLIED && (uint64_t)record.data + record.length <= DATA)
 		record.data_check = kr_checksum(image->data + record.data, record.length);
 	if (control & SEAL)
 		record.check = kr_journal_record_check(&record, header->salt);
@@ -211,7 +215,6 @@ static void add_extent(void *context, const struct kr_extent *piece)
 static uint64_t sum_of(struct kr_journal *journal, const struct kr_recovery *recovery)
 {
 	const struct kr_recovered_file *file;
-	const struct kr_applied *applied;
 	uint64_t all = 0;
 
 	KR_LIST_FOR_EACH(file, &recovery->files, link) {
@@ -219,11 +222,6 @@ static uint64_t sum_of(struct kr_journal *journal, const struct kr_recovery *rec
 
 		kr_extent_map_for_each(&file->dirty, add_extent, &sum);
 		mix(&sum, (uint64_t)file->mtime.sec);
-		KR_LIST_FOR_EACH(applied, &file->applied, link) {
-			mix(&sum, applied->up_to);
-			mix(&sum, applied->round);
-			kr_extent_map_for_each(&applied->extents, add_extent, &sum);
-		}
 		all += sum.value;
 	}
 	return all;
@@ -249,10 +247,16 @@ static uint64_t start(uint8_t mode)
 		.incarnation = ++incarnation,
 		.max = KR_JOURNAL_MIN};
 	struct kr_recovery recovery;
+	const bool lost_power = kr_journal_lost_power(directory, NULL);
 	struct kr_journal *journal;
 	uint64_t sum;
+	int err;
 
-	assert(kr_journal_open(&options, &recovery, &journal) == 0);
+	err = kr_journal_open(&options, &recovery, &journal);
+	assert(err == 0 || err == -EPROTO); /* it is of version 1 */
+	if (err)
+		return 1;
+	assert(recovery.power_lost == lost_power);
 	sum = sum_of(journal, &recovery);
 	if (mode & MODE_APPEND)
 		append(journal, mode);

@@ -634,6 +634,23 @@ static void the_writer_of_a_removed_file_hears_that_it_need_not_keep_its_bytes(v
 	}
 }
 
+static void fsync_of_a_file_that_is_gone_is_stale(void **state)
+{
+	struct node *a = writer("a");
+	struct kr_close_request close = {.file = a->file, .count = 1};
+	struct kr_remove_request removal = {.parent = a->root, .name = "file"};
+	struct kr_fallocate_request punch = {.file = a->file, .mode = 3, .length = 100};
+
+	(void)state;
+	assert_int_equal(node_call(a, KR_MSG_REMOVE, &removal), 0);
+	assert_int_equal(node_call(a, KR_MSG_CLOSE, &close), 0);
+	give_back(a);
+	wait_until(kr_sfile_find(&F.server, &a->file)->gone);
+	assert_int_equal(fsync_of(a), -ESTALE);
+	assert_int_equal(node_call(a, KR_MSG_FALLOCATE, &punch), -ESTALE);
+	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
+}
+
 /* --- sessions --------------------------------------------------------------------------------- */
 
 static void what_a_successor_may_send_again_is_uncommitted_until_its_reclaim(void **state)
@@ -742,6 +759,7 @@ int main(void)
 		TEST(bytes_of_a_lost_session_are_written_again_until_a_sync_succeeds),
 		TEST(the_next_instance_repairs_what_a_failed_sync_may_have_lost),
 		TEST(a_cut_that_may_not_last_is_an_error_and_nobody_reads_before_it_is_repaired),
+		TEST(fsync_of_a_file_that_is_gone_is_stale),
 		TEST(the_writer_of_a_removed_file_hears_that_it_need_not_keep_its_bytes),
 		TEST(what_a_successor_may_send_again_is_uncommitted_until_its_reclaim),
 		TEST(resent_bytes_that_are_there_change_nothing),
