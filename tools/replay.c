@@ -1,4 +1,4 @@
-/* See replay.h.  The mount's own code does the work (kr_serve_replay): recovery, RECLAIM, replays, conflict files. */
+/* See replay.h.  The mount's own code does the work (kr_serve_replay): recovery, RECLAIM, flushes, conflict files. */
 #include "tools/replay.h"
 
 #include <errno.h>

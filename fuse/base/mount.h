@@ -33,6 +33,7 @@ struct kr_locks;
 struct kr_batches;
 struct kr_prefetches;
 struct kr_attr_cache;
+struct kr_kernel_attrs;
 struct kr_lookup_prefetch;
 struct kr_dir_fsync;
 
@@ -52,10 +53,12 @@ struct kr_mount {
 	struct kr_chains *chains; /* the flusher's streams to other nodes */
 	struct kr_notifier *notifier;
 	struct kr_notifier *shrink_notifier; /* for shrink_notice.h alone */
+	struct kr_notifier *attr_notifier;   /* for kernel_attrs.h alone */
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_prefetches *prefetches;
-	struct kr_attr_cache *attr_cache;           /* NULL: nothing is cached */
+	struct kr_attr_cache *attr_cache; /* NULL: nothing is cached */
+	struct kr_kernel_attrs *kernel_attrs;
 	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;

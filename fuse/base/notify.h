@@ -4,7 +4,8 @@
  * requests must not send one, nor a thread that holds a lock.  Jobs lie inside their owners, so the queue needs no
  * memory and is bounded.  While threads are stuck, others are started, up to a bound.  Shrink notices
  * (fuse/file/shrink_notice.h) have a notifier of their own: their jobs may wait for page reads that wait for other
- * nodes, and must not take the threads from recalls.
+ * nodes, and must not take the threads from recalls.  So has the invalidation of attributes
+ * (fuse/names/kernel_attrs.h): its jobs wait for no page, and other nodes' changes wait for them.
  */
 #ifndef KR_FUSE_NOTIFY_H
 #define KR_FUSE_NOTIFY_H
@@ -16,6 +17,9 @@ struct fuse_session;
 struct kr_notifier;
 
 enum { KR_NOTIFY_RANGES = 128 };
+
+/* The range for no pages, but the attributes; each range is for these, too. */
+#define KR_NOTIFY_ATTRIBUTES ((struct kr_range){.offset = UINT64_MAX})
 
 /* The caller owns it, and leaves it alone until `done` has run. */
 struct kr_notify_job {

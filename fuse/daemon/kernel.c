@@ -24,6 +24,7 @@
 #include "common/base/util.h"
 #include "fuse/ops/batch.h"
 #include "fuse/base/cpus.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
@@ -58,7 +59,7 @@ extern char **environ;
 
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
-	(void)userdata;
+	kr_kernel_attrs_allow(userdata, conn->proto_minor);
 	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  Readdirplus: see
 	 * op_dir.c. */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |

@@ -13,6 +13,7 @@
 #include "fuse/names/inode_table.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
@@ -144,6 +145,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 	json_object_set_new(status, "ring", ring_status(mount));
 	json_object_set_new(status, "inodes", files_status(mount));
 	json_object_set_new(status, "notes", kr_attr_cache_status(mount));
+	json_object_set_new(status, "kernel_attributes", kr_kernel_attrs_status(mount));
 	json_object_set_new(status, "operations", operations_status(mount));
 	json_object_set_new(status, "buffer_bytes", number(kr_buf_bytes_in_use()));
 	return status;

@@ -35,6 +35,7 @@
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/base/notify.h"
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
@@ -281,6 +282,7 @@ static void make_protocol(void *context)
 	if (step->err == 0) {
 		kr_rpc_set_hooks(mount->rpc, &rpc_hooks);
 		kr_attr_cache_start(mount);
+		kr_kernel_attrs_start(mount);
 	}
 	if (step->err == 0)
 		step->err = kr_session_new(mount, &mount->session);
@@ -403,6 +405,8 @@ static int make_mount(struct kr_serve *serve)
 	if (err == 0)
 		err = kr_notifier_new(mount->fuse, &mount->shrink_notifier);
 	if (err == 0)
+		err = kr_notifier_new(mount->fuse, &mount->attr_notifier);
+	if (err == 0)
 		err = in_loop(serve, make_control);
 	return err;
 }
@@ -512,6 +516,7 @@ static void stop_protocol(void *context)
 	mount->parted = true;
 	kr_locks_fini(mount);
 	kr_session_free(mount->session);
+	kr_kernel_attrs_stop(mount);
 	kr_rpc_free(mount->rpc);
 	for (int i = 0; i < SIGNALS; i++)
 		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
@@ -527,6 +532,7 @@ static void unmake(struct kr_serve *serve)
 		in_loop(serve, stop_protocol);
 	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
 	kr_notifier_free(mount->shrink_notifier);
+	kr_notifier_free(mount->attr_notifier);
 	kr_loop_free(mount->kr_loop);
 	kr_flusher_free(mount->flusher);
 	kr_files_free(mount->files);
@@ -538,6 +544,7 @@ static void unmake(struct kr_serve *serve)
 	kr_dir_fsync_free(mount->dir_syncs);
 	kr_lookup_prefetch_free(mount->lookup_prefetch);
 	kr_attr_cache_free(mount->attr_cache);
+	kr_kernel_attrs_free(mount->kernel_attrs);
 	kr_inodes_free(mount->inodes);
 	kr_kernel_free(serve->kernel);
 }
@@ -550,6 +557,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.local = local;
 	serve->mount.batches = kr_batches_new();
 	serve->mount.attr_cache = kr_attr_cache_new();
+	serve->mount.kernel_attrs = kr_kernel_attrs_new();
 	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
 	kr_list_init(&serve->mount.ops);

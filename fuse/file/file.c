@@ -10,9 +10,11 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
+#include "common/rpc/attr_cache.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/file/handle.h"
 #include "fuse/journal/journal.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/session/fence.h"
@@ -196,6 +198,7 @@ static void distrust(struct kr_file *file, void *context)
 static void on_fenced(struct kr_mount *mount)
 {
 	kr_files_for_each(mount->files, distrust, NULL);
+	kr_kernel_attrs_invalidate(mount, KR_ATTR_CACHE_ALL, NULL);
 }
 
 /* While the mount is fenced, or writes wait for space, files are stepped now and then. Loop thread. */

@@ -9,6 +9,7 @@
 
 #include "fuse/file/file_priv.h"
 #include "fuse/journal/journal.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/session/rpc.h"
 #include "fuse/readcache/stage.h"
 
@@ -82,6 +83,7 @@ void kr_file_redirtied(struct kr_file *file, int err)
 	}
 	note_change(file, kr_clock_ns());
 	pthread_mutex_unlock(&file->lock);
+	kr_kernel_attrs_drop_later(file->mount, &file->fid);
 	kr_file_step(file);
 }
 

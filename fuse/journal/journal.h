@@ -64,6 +64,7 @@ struct kr_recovered_file {
 	struct kr_journal_file *file; /* taken by writeback/recovery.c */
 	struct kr_extent_map dirty;   /* to be flushed; a former FLUSH may have applied any of it */
 	struct kr_time mtime;         /* of the last write among it */
+	struct kr_time first_mtime;   /* the earliest of a live record: after a loss of power nothing later is sure */
 	bool clear_suid;
 	uint64_t max_seq;
 	struct kr_uncovered uncovered; /* its dirty bytes are; up_to 0: they are not */

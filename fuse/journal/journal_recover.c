@@ -121,6 +121,8 @@ static int take_write(
 		return kr_extent_map_remove(&file->dirty, record->offset, record->length, NULL, NULL);
 	r->recovery->records++;
 	file->mtime = time_of(record->mtime_ns);
+	if (file->max_seq == 0 || kr_time_compare(file->mtime, file->first_mtime) < 0)
+		file->first_mtime = file->mtime;
 	file->clear_suid |= record->flags & KR_JOURNAL_CLEAR_SUID;
 	file->max_seq = record->seq;
 	return kr_extent_map_insert(&file->dirty, &extent, NULL, NULL);

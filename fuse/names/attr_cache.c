@@ -7,6 +7,7 @@
 
 #include "common/rpc/attr_cache.h"
 #include "fuse/names/attr_cache_priv.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/session/rpc.h"
 
 /* --- forgetting ------------------------------------------------------------------------------- */
@@ -25,13 +26,15 @@ static void on_forget(struct kr_mount *mount, const struct kr_down *down, const 
 
 	(void)data;
 	forget(mount, request->bucket);
-	kr_rpc_answer(mount->rpc, down, 0, NULL);
+	kr_kernel_attrs_invalidate(mount, request->bucket, down);
 }
 
 void kr_attr_cache_clear(struct kr_mount *mount)
 {
-	if (mount->attr_cache)
-		forget(mount, KR_ATTR_CACHE_ALL);
+	if (!mount->attr_cache)
+		return;
+	forget(mount, KR_ATTR_CACHE_ALL);
+	kr_kernel_attrs_invalidate(mount, KR_ATTR_CACHE_ALL, NULL);
 }
 
 void kr_attr_cache_start(struct kr_mount *mount)
@@ -193,6 +196,41 @@ static bool get_bytes(struct kr_mount *mount, const struct kr_fid *fid, const st
 	known = get(mount, fid, key, ret_err, buffer, size, ret_length, NULL);
 	mount->attr_cache->known += known;
 	return known;
+}
+
+static bool attr_equal(const struct kr_attr *a, const struct kr_attr *b)
+{
+	return a->ino == b->ino && a->mode == b->mode && a->nlink == b->nlink && a->uid == b->uid && a->gid == b->gid &&
+		a->rdev_major == b->rdev_major && a->rdev_minor == b->rdev_minor && a->size == b->size &&
+		a->blocks == b->blocks && a->blksize == b->blksize && a->version == b->version &&
+		kr_time_compare(a->atime, b->atime) == 0 && kr_time_compare(a->mtime, b->mtime) == 0 &&
+		kr_time_compare(a->ctime, b->ctime) == 0;
+}
+
+uint64_t kr_attr_cache_left_ns(
+	struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr, uint64_t *ret_true_ns)
+{
+	struct kr_attr_cache *cache = mount->attr_cache;
+	const struct kr_attr_cache_entry *entry;
+	struct kr_attr_cache_key key;
+	struct kr_attr cached;
+	uint64_t now_ns, end_ns;
+
+	if (!cache)
+		return 0;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
+	KR_SCOPED_LOCK(&cache->lock);
+	now_ns = kr_clock_ns();
+	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, now_ns);
+	if (!entry || kr_attr_cache_any_changes(cache, fid))
+		return 0;
+	memcpy(&cached, kr_note_value(entry), sizeof(cached));
+	if (!attr_equal(&cached, attr))
+		return 0;
+	*ret_true_ns = entry->true_ns;
+	end_ns = KR_MIN(entry->asked_ns + KR_ATTR_CACHE_MS * KR_NS_PER_MS,
+		atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed));
+	return end_ns > now_ns ? end_ns - now_ns : 0;
 }
 
 bool kr_attr_cache_access(

@@ -4,6 +4,8 @@
  * at once, with the connection, or by age.  Operations look here first, in any thread.  A cached answer is true when it
  * is looked up: a node that changes it waits until this node has invalidated it.  What a request of our own changes is
  * not answered from here until that request has ended.  A fenced mount answers nothing from here.
+ *
+ * What the kernel has got from here, with a timeout, goes with it (kernel_attrs.h).
  */
 #ifndef KR_FUSE_ATTR_CACHE_H
 #define KR_FUSE_ATTR_CACHE_H
@@ -47,6 +49,9 @@ bool kr_attr_cache_has(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
 bool kr_attr_cache_getattr(
 	struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
+/* For how long GETATTR may be answered with just these attributes ATTR: 0, not at all.  Any thread. */
+uint64_t kr_attr_cache_left_ns(
+	struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr, uint64_t *ret_true_ns);
 bool kr_attr_cache_access(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */

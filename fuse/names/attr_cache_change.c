@@ -2,6 +2,9 @@
  * known meanwhile.  Others may see the change, and tell our programs, before the answer that makes us forget has come
  * here.
  *
+ * The kernel drops the attributes of these files before the request is sent.  The kernel's own request holds the files
+ * that it names, so the loop thread may notify it (kernel_attrs.h).
+ *
  * A name that changes leaves other names of its directory known, but not the directory's listing, nor its attributes.
  */
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
 #include "fuse/names/attr_cache_priv.h"
+#include "fuse/names/kernel_attrs.h"
 
 enum { OPEN_TRUNCATE = 4 /* `flags` of OPEN (msgs.def) */, PLACES = 4 };
 
@@ -23,6 +27,10 @@ struct change {
 	struct kr_link link; /* kr_attr_cache.changes */
 	struct place places[PLACES];
 	uint32_t count;
+	const struct kr_fid *held[PLACES]; /* files that the kernel's request names; valid in _begin only */
+	uint32_t held_count;
+	uint32_t victims[PLACES]; /* buckets of files that names in the request stand for */
+	uint32_t victim_count;
 };
 
 static uint64_t hash_name(const char *name)
@@ -35,6 +43,12 @@ static void add_all(struct change *change, const struct kr_fid *fid)
 	change->places[change->count++] = (struct place){.slot = kr_attr_cache_bucket(fid)};
 }
 
+static void add_held(struct change *change, const struct kr_fid *fid)
+{
+	add_all(change, fid);
+	change->held[change->held_count++] = fid;
+}
+
 /* [lock] NAME of DIR, and what it stands for, as far as that is noted: if the name goes, that has a link less. */
 static void add_name(struct kr_attr_cache *cache, struct change *change, const struct kr_fid *dir, const char *name)
 {
@@ -43,11 +57,13 @@ static void add_name(struct kr_attr_cache *cache, struct change *change, const s
 	struct kr_fid file;
 
 	change->places[change->count++] = (struct place){.slot = kr_attr_cache_bucket(dir), .name = hash_name(name)};
+	change->held[change->held_count++] = dir;
 	kr_attr_cache_key_entry(&key, dir, name);
 	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, kr_clock_ns());
 	if (!entry || entry->err)
 		return;
 	memcpy(&file, kr_note_value(entry), sizeof(file));
+	change->victims[change->victim_count++] = kr_attr_cache_bucket(&file);
 	add_all(change, &file);
 }
 
@@ -66,30 +82,30 @@ static void add_places(struct kr_attr_cache *cache, struct change *change, uint1
 		break;
 	case KR_MSG_LINK:
 		add_name(cache, change, &asked->link_request.parent, asked->link_request.name);
-		add_all(change, &asked->link_request.file);
+		add_held(change, &asked->link_request.file);
 		break;
 	case KR_MSG_RENAME:
 		add_name(cache, change, &asked->rename_request.parent, asked->rename_request.name);
 		add_name(cache, change, &asked->rename_request.new_parent, asked->rename_request.new_name);
 		break;
 	case KR_MSG_SETATTR:
-		add_all(change, &asked->setattr_request.file);
+		add_held(change, &asked->setattr_request.file);
 		break;
 	case KR_MSG_SETXATTR:
-		add_all(change, &asked->setxattr_request.file);
+		add_held(change, &asked->setxattr_request.file);
 		break;
 	case KR_MSG_REMOVEXATTR:
-		add_all(change, &asked->removexattr_request.file);
+		add_held(change, &asked->removexattr_request.file);
 		break;
 	case KR_MSG_FALLOCATE:
-		add_all(change, &asked->fallocate_request.file);
+		add_held(change, &asked->fallocate_request.file);
 		break;
 	case KR_MSG_COPY:
-		add_all(change, &asked->copy_request.to);
+		add_held(change, &asked->copy_request.to);
 		break;
 	case KR_MSG_OPEN:
 		if (asked->open_request.flags & OPEN_TRUNCATE)
-			add_all(change, &asked->open_request.file);
+			add_held(change, &asked->open_request.file);
 		break;
 	default:
 		break;
@@ -116,6 +132,15 @@ static bool may_change(uint16_t type)
 	}
 }
 
+/* No new grants are given any more: the change is listed. */
+static void drop_in_kernel(struct kr_mount *mount, const struct change *change)
+{
+	for (uint32_t i = 0; i < change->held_count; i++)
+		kr_kernel_attrs_drop_held(mount, change->held[i]);
+	for (uint32_t i = 0; i < change->victim_count; i++)
+		kr_kernel_attrs_invalidate(mount, change->victims[i], NULL);
+}
+
 void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const void *fields, size_t length)
 {
 	struct kr_attr_cache *cache = mount->attr_cache;
@@ -128,11 +153,12 @@ void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const vo
 	change = kr_xcalloc(1, sizeof(*change));
 	asked = kr_xcalloc(1, sizeof(*asked));
 	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
-		KR_SCOPED_LOCK(&cache->lock);
-
+		pthread_mutex_lock(&cache->lock);
 		add_places(cache, change, type, asked);
 		if (change->count)
 			kr_list_append(&cache->changes, &change->link);
+		pthread_mutex_unlock(&cache->lock);
+		drop_in_kernel(mount, change);
 	}
 	kr_arena_fini(&arena);
 	free(asked);

@@ -8,6 +8,7 @@
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
 #include "fuse/names/attr_cache_priv.h"
+#include "fuse/names/kernel_attrs.h"
 
 /* One answer that is being learnt. */
 struct answer {
@@ -344,6 +345,7 @@ void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, cons
 		return;
 	attr.atime = now->atime;
 	kr_attr_cache_store_amend(&cache->store, entry, &attr);
+	kr_kernel_attrs_drop_held(mount, fid);
 }
 
 void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,

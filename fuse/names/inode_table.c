@@ -3,11 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "common/rpc/attr_cache.h"
 
 enum { ROOT_NUMBER = 1, PATH_DEPTH = 256 };
 
@@ -22,10 +24,12 @@ struct kr_inode {
 	uint64_t size;      /* that the kernel believes in, or a greater one; SIZE_UNSURE */
 	uint64_t last_size; /* the last that was said to it since the file was cut; 0: none */
 	uint32_t cuts;
-	uint32_t tellers;     /* threads that are making it believe in one */
-	struct place *place;  /* where it was last found; NULL: not known */
-	struct kr_attr *said; /* of a directory, when it was last looked up; NULL: not known */
-	struct kr_fid fid;    /* last: cut to its length */
+	uint32_t tellers;               /* threads that are making it believe in one */
+	uint64_t granted_until_ns;      /* 0: no grant; else `of_bucket` is in kr_inodes.grants */
+	struct kr_table_link of_bucket; /* its hash is the bucket's */
+	struct place *place;            /* where it was last found; NULL: not known */
+	struct kr_attr *said;           /* of a directory, when it was last looked up; NULL: not known */
+	struct kr_fid fid;              /* last: cut to its length */
 };
 
 struct place {
@@ -34,9 +38,12 @@ struct place {
 };
 
 struct kr_inodes {
-	pthread_mutex_t lock; /* guards everything below and what changes of each inode */
-	pthread_cond_t told;  /* some inode has a teller less */
+	pthread_mutex_t lock;     /* guards everything below and what changes of each inode */
+	pthread_cond_t told;      /* some inode has a teller less */
+	pthread_cond_t forgotten; /* the kernel has forgotten lookups; signalled while `awaiting` */
+	uint32_t awaiting;
 	struct kr_table by_fid;
+	struct kr_table grants; /* kr_inode.of_bucket */
 	struct kr_inode *root;
 	uint64_t generations;
 };
@@ -74,13 +81,25 @@ static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, 
 	return inode;
 }
 
+static void init_monotonic(pthread_cond_t *condition)
+{
+	pthread_condattr_t attributes;
+
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(condition, &attributes);
+	pthread_condattr_destroy(&attributes);
+}
+
 int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
 {
 	struct kr_inodes *inodes = kr_xcalloc(1, sizeof(*inodes));
 
 	pthread_mutex_init(&inodes->lock, NULL);
 	pthread_cond_init(&inodes->told, NULL);
+	init_monotonic(&inodes->forgotten);
 	kr_table_init(&inodes->by_fid);
+	kr_table_init(&inodes->grants);
 	inodes->root = add(inodes, root, S_IFDIR, 0);
 	assert(inodes->root);
 	*ret_inodes = inodes;
@@ -106,7 +125,9 @@ void kr_inodes_free(struct kr_inodes *inodes)
 		return;
 	kr_table_for_each(&inodes->by_fid, free_inode, inodes);
 	kr_table_fini(&inodes->by_fid);
+	kr_table_fini(&inodes->grants);
 	pthread_cond_destroy(&inodes->told);
+	pthread_cond_destroy(&inodes->forgotten);
 	pthread_mutex_destroy(&inodes->lock);
 	free(inodes);
 }
@@ -317,6 +338,14 @@ bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struc
 	return true;
 }
 
+/* [lock] */
+static void end_grant(struct kr_inodes *inodes, struct kr_inode *inode)
+{
+	if (inode->granted_until_ns)
+		kr_table_remove(&inodes->grants, &inode->of_bucket);
+	inode->granted_until_ns = 0;
+}
+
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 {
 	struct kr_inode *inode;
@@ -327,8 +356,11 @@ void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count)
 	inode = inode_of(inodes, number);
 	inode->lookups -= KR_MIN(count, inode->lookups);
 	cut(inode); /* looked up again meanwhile: it may have a new one */
+	if (inodes->awaiting)
+		pthread_cond_broadcast(&inodes->forgotten);
 	if (inode->lookups || inode == inodes->root)
 		return;
+	end_grant(inodes, inode);
 	kr_table_remove(&inodes->by_fid, &inode->link);
 	free(inode->place);
 	free(inode->said);
@@ -371,4 +403,129 @@ size_t kr_inodes_count(struct kr_inodes *inodes)
 	KR_SCOPED_LOCK(&inodes->lock);
 
 	return inodes->by_fid.count;
+}
+
+/* --- grants ----------------------------------------------------------------------------------- */
+
+void kr_inode_grant(struct kr_inodes *inodes, uint64_t number, uint32_t bucket, uint64_t until_ns)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = inode_of(inodes, number);
+
+	if (!inode->granted_until_ns)
+		kr_table_insert(&inodes->grants, &inode->of_bucket, kr_hash_u64(bucket));
+	inode->granted_until_ns = KR_MAX(inode->granted_until_ns, until_ns);
+}
+
+struct taking {
+	struct kr_inodes *inodes;
+	uint64_t now_ns;
+	struct kr_inode_grant *grants;
+	size_t count, max;
+};
+
+/* Also ends grants that do not last any more. */
+static bool take(struct kr_table_link *link, void *context)
+{
+	struct kr_inode *inode = KR_CONTAINER_OF(link, struct kr_inode, of_bucket);
+	struct taking *taking = context;
+	struct kr_inode_grant *grant = &taking->grants[taking->count];
+
+	if (taking->count == taking->max)
+		return false;
+	if (inode->granted_until_ns > taking->now_ns) {
+		*grant = (struct kr_inode_grant){.number = number_of(taking->inodes, inode),
+			.generation = inode->generation,
+			.until_ns = inode->granted_until_ns,
+			.fid.length = inode->fid.length};
+		memcpy(grant->fid.bytes, inode->fid.bytes, inode->fid.length);
+		taking->count++;
+	}
+	end_grant(taking->inodes, inode);
+	return true;
+}
+
+/* The table's elements of one hash are those of one bucket: kr_hash_u64 maps no two numbers to one. */
+static bool match_any(const struct kr_table_link *link, const void *key)
+{
+	(void)link, (void)key;
+	return true;
+}
+
+size_t kr_inodes_take_grants(
+	struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns, struct kr_inode_grant *ret, size_t max)
+{
+	struct taking taking = {.inodes = inodes, .now_ns = now_ns, .grants = ret, .max = max};
+	struct kr_table_link *link;
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	if (bucket == KR_ATTR_CACHE_ALL) {
+		kr_table_for_each(&inodes->grants, take, &taking);
+		return taking.count;
+	}
+	while ((link = kr_table_find(&inodes->grants, kr_hash_u64(bucket), match_any, NULL)))
+		if (!take(link, &taking))
+			break;
+	return taking.count;
+}
+
+bool kr_inodes_granted(struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns)
+{
+	const struct kr_table_link *link;
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	if (bucket == KR_ATTR_CACHE_ALL)
+		return inodes->grants.count > 0;
+	for (link = kr_table_find(&inodes->grants, kr_hash_u64(bucket), match_any, NULL); link;
+		link = kr_table_find_next(link, match_any, NULL))
+		if (KR_CONTAINER_OF(link, const struct kr_inode, of_bucket)->granted_until_ns > now_ns)
+			return true;
+	return false;
+}
+
+/* [lock] */
+static uint64_t take_one(struct kr_inodes *inodes, struct kr_inode *inode, uint64_t now_ns)
+{
+	bool lasts = inode && inode->granted_until_ns > now_ns;
+
+	if (inode)
+		end_grant(inodes, inode);
+	return lasts ? number_of(inodes, inode) : 0;
+}
+
+uint64_t kr_inode_take_grant(struct kr_inodes *inodes, uint64_t number, uint64_t now_ns)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	return take_one(inodes, inode_of(inodes, number), now_ns);
+}
+
+uint64_t kr_inode_take_grant_of(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t now_ns)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	return take_one(inodes, find(inodes, fid), now_ns);
+}
+
+bool kr_inode_grant_ended(struct kr_inodes *inodes, const struct kr_inode_grant *grant, int err, uint64_t now_ns)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	const struct kr_inode *inode;
+
+	if ((err != -ENOENT && err != -ENOMEM) || now_ns >= grant->until_ns)
+		return true;
+	inode = find(inodes, &grant->fid);
+	return !inode || inode->generation != grant->generation;
+}
+
+void kr_inodes_await_forget(struct kr_inodes *inodes, uint64_t wait_ns)
+{
+	struct timespec until;
+	KR_SCOPED_LOCK(&inodes->lock);
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)wait_ns;
+	until.tv_sec += until.tv_nsec / (long)KR_NS_PER_S;
+	until.tv_nsec %= (long)KR_NS_PER_S;
+	inodes->awaiting++;
+	pthread_cond_timedwait(&inodes->forgotten, &inodes->lock, &until);
+	inodes->awaiting--;
 }

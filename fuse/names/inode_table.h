@@ -1,7 +1,7 @@
 /* The inodes that the kernel knows: FUSE's node number <-> the server's file identity.
  *
  * A node number is the address of an inode (1 for the root).  It lives until the kernel has forgotten every lookup of
- * it.  An inode holds no descriptor; it takes some 170 bytes (a directory: 300).  These are the identity, the name of
+ * it.  An inode holds no descriptor; it takes some 195 bytes (a directory: 325).  These are the identity, the name of
  * the last lookup, and the file size that the kernel believes in.  Thread-safe (one lock).
  *
  * The kernel's size.  The kernel takes a size from an answer only if it has heard nothing else of the inode since the
@@ -19,6 +19,9 @@
  * truncation waits for answers that are just being given.  O_TRUNC does not: it leaves no pages, so the next read is
  * short, and the kernel believes that.  The server tells this node of other nodes' truncations, and waits for it,
  * whether this node has cached anything or not (shrink_notice.h).
+ *
+ * Attributes in the kernel.  The table remembers of which inodes the kernel may hold valid attributes, and until when
+ * (a grant; see kernel_attrs.h).
  */
 #ifndef KR_FUSE_INODE_TABLE_H
 #define KR_FUSE_INODE_TABLE_H
@@ -79,5 +82,33 @@ uint64_t kr_inode_find(struct kr_inodes *inodes, const struct kr_fid *fid);
  * a rename elsewhere is not heard of. */
 char *kr_inode_path(struct kr_inodes *inodes, const struct kr_fid *fid);
 size_t kr_inodes_count(struct kr_inodes *inodes);
+
+/* --- grants: the kernel may hold valid attributes (kernel_attrs.h) ------------------------------ */
+
+/* A grant that is being taken back. */
+struct kr_inode_grant {
+	uint64_t number, generation;
+	uint64_t until_ns; /* the kernel does not hold the attributes any longer (kr_clock_ns) */
+	struct kr_fid fid;
+};
+
+/* The kernel may hold the inode's attributes, of BUCKET (common/rpc/attr_cache.h), until UNTIL_NS.  To be called before
+ * the attributes are found to be true.  NUMBER as for kr_inode_fid. */
+void kr_inode_grant(struct kr_inodes *inodes, uint64_t number, uint32_t bucket, uint64_t until_ns);
+/* Takes back the grants of BUCKET (KR_ATTR_CACHE_ALL: all) that last at NOW_NS, at most MAX.  Returns their number;
+ * fewer than MAX: there are no others. */
+size_t kr_inodes_take_grants(
+	struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns, struct kr_inode_grant *ret, size_t max);
+/* Whether BUCKET has a grant that lasts at NOW_NS. */
+bool kr_inodes_granted(struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns);
+/* Takes back the grant of one file, by its number or by its identity.  Returns the number; 0: there is none that lasts
+ * at NOW_NS. */
+uint64_t kr_inode_take_grant(struct kr_inodes *inodes, uint64_t number, uint64_t now_ns);
+uint64_t kr_inode_take_grant_of(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t now_ns);
+/* The kernel has answered a notification about the inode of GRANT with ERR.  False: a reply that brings the inode to
+ * the kernel may still be under way, so the kernel must be notified again. */
+bool kr_inode_grant_ended(struct kr_inodes *inodes, const struct kr_inode_grant *grant, int err, uint64_t now_ns);
+/* Waits until the kernel has forgotten some inode, at most WAIT_NS. */
+void kr_inodes_await_forget(struct kr_inodes *inodes, uint64_t wait_ns);
 
 #endif

@@ -324,9 +324,11 @@ static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *fi
 	struct kr_mount *mount = file->mount;
 	uint64_t begin = UINT64_MAX, end = 0;
 	struct invalidation *invalidation;
+	uint64_t number;
 
 	(void)KR_FAULT("write.after");
-	if (!batch->invalidate) {
+	number = kr_inode_take_grant_of(mount->inodes, &file->fid, kr_clock_ns());
+	if (!batch->invalidate && !number) {
 		answer_now(req, batch->size, err);
 		return;
 	}
@@ -341,7 +343,8 @@ static void answer(fuse_req_t req, const struct batch *batch, struct kr_file *fi
 	invalidation->file = kr_file_get(file);
 	invalidation->job.nodeid = kr_inode_find(mount->inodes, &file->fid);
 	invalidation->job.count = 1;
-	invalidation->job.ranges[0] = (struct kr_range){.offset = begin, .length = end - begin};
+	invalidation->job.ranges[0] =
+		batch->invalidate ? (struct kr_range){.offset = begin, .length = end - begin} : KR_NOTIFY_ATTRIBUTES;
 	invalidation->job.done = invalidated;
 	kr_notify(mount->notifier, &invalidation->job);
 }

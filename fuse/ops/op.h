@@ -87,10 +87,14 @@ static inline struct kr_mount *kr_op_mount(fuse_req_t req)
 void kr_op_cred(fuse_req_t req, struct kr_cred *ret_cred);
 /* The same for an op that keeps the credentials: the groups live as long as the op.  Before the post. */
 void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
-/* Fills an entry for fuse_reply_entry/create and counts one lookup (kernel timeouts 0).  The entry was found as NAME in
+/* Fills an entry for fuse_reply_entry/create and counts one lookup (timeouts 0: the kernel keeps neither name nor attributes).  The entry was found as NAME in
  * PARENT (NULL: not known).  0, -ENOMEM, or -EIO: ATTR cannot be true. */
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
 	const struct kr_attr *attr, struct fuse_entry_param *ret_entry);
+/* For how long, in seconds, the kernel may keep what the server says of the inode NUMBER, which is FID: ATTR, before
+ * unflushed bytes of this node are added.  For replies to GETATTR and LOOKUP only (kernel_attrs.h). */
+double kr_op_attr_timeout(
+	struct kr_mount *mount, uint64_t number, const struct kr_fid *fid, const struct kr_attr *attr);
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 

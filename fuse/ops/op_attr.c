@@ -1,5 +1,5 @@
-/* Attributes.  The kernel asks each time (timeouts 0).  The node asks the server, unless the attribute cache has the
- * answer (attr_cache.h), and adds its own unflushed bytes.
+/* Attributes.  The kernel asks when its own have expired (kernel_attrs.h).  The node asks the server, unless the
+ * attribute cache has the answer (attr_cache.h), and adds its own unflushed bytes.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -9,6 +9,7 @@
 #include "common/base/util.h"
 #include "fuse/ops/batch.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/writeback/flush.h"
 #include "common/base/fail.h"
 #include "common/base/fault.h"
@@ -90,11 +91,39 @@ static void to_stat(const struct kr_attr *attr, struct stat *ret_stat)
 	};
 }
 
+/* Whether the kernel may keep what the server said at TRUE_NS: this node has no bytes that change it. */
+static bool is_clean(struct kr_mount *mount, const struct kr_fid *fid, uint64_t true_ns)
+{
+	struct kr_file *file = kr_file_find(mount, fid);
+	bool clean;
+
+	if (!file)
+		return true;
+	pthread_mutex_lock(&file->lock);
+	clean = kr_extent_map_empty(&file->dirty) && !(file->changed_ns && file->changed_ns >= true_ns);
+	pthread_mutex_unlock(&file->lock);
+	kr_file_put(file);
+	return clean;
+}
+
+double kr_op_attr_timeout(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid, const struct kr_attr *attr)
+{
+	uint64_t left_ns, true_ns;
+
+	if (!kr_kernel_attrs_enter(mount, number, fid))
+		return 0;
+	left_ns = kr_attr_cache_left_ns(mount, fid, attr, &true_ns);
+	if (!left_ns || (S_ISREG(attr->mode) && !is_clean(mount, fid, true_ns)))
+		return 0;
+	return (double)left_ns / (double)KR_NS_PER_S;
+}
+
 /* A GETATTR whose answer waits until the kernel has taken over the size in that answer. */
 struct sizing {
 	struct kr_notify_job job;
 	fuse_req_t req;
 	struct stat stat;
+	double timeout;
 	uint64_t number;
 	uint32_t truncations;
 };
@@ -111,7 +140,7 @@ static void tell_size(struct kr_notify_job *job, int err)
 		(void)KR_FAULT("size.telling");
 		err = kr_shim_grow(mount->fuse, sizing->number, size);
 		kr_inode_notified_size(mount->inodes, sizing->number, size, sizing->truncations, err == 0);
-		fuse_reply_attr(sizing->req, &sizing->stat, 0);
+		fuse_reply_attr(sizing->req, &sizing->stat, sizing->timeout);
 	} else {
 		kr_op_getattr(sizing->req, sizing->number, NULL);
 	}
@@ -132,8 +161,9 @@ static bool is_credible(fuse_req_t req, uint64_t number, const struct kr_attr *a
 
 /* Answers a GETATTR of the file NUMBER with ATTR when the kernel has taken over the size; EIO if ATTR cannot be true.
  * CUTS counts the truncations of the file (inode_table.h) before GETATTR was sent.  If the file has been truncated
- * since, the node sends GETATTR again. */
-static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t truncations, const struct kr_attr *attr)
+ * since, the node sends GETATTR again.  The kernel may keep them for TIMEOUT seconds. */
+static void op_reply_attr(
+	fuse_req_t req, uint64_t number, uint32_t truncations, const struct kr_attr *attr, double timeout)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct sizing *sizing;
@@ -146,15 +176,19 @@ static void op_reply_attr(fuse_req_t req, uint64_t number, uint32_t truncations,
 				      KR_SIZE_REPLY_KNOWN) {
 	case KR_SIZE_REPLY_KNOWN:
 		(void)KR_FAULT("size.known");
-		fuse_reply_attr(req, &stat, 0);
+		fuse_reply_attr(req, &stat, timeout);
 		break;
 	case KR_SIZE_REPLY_STALE:
 		kr_op_getattr(req, number, NULL);
 		break;
 	case KR_SIZE_REPLY_NOTIFY:
 		sizing = kr_xcalloc(1, sizeof(*sizing));
-		*sizing = (struct sizing){
-			.job.done = tell_size, .req = req, .stat = stat, .number = number, .truncations = truncations};
+		*sizing = (struct sizing){.job.done = tell_size,
+			.req = req,
+			.stat = stat,
+			.timeout = timeout,
+			.number = number,
+			.truncations = truncations};
 		kr_notify(mount->notifier, &sizing->job);
 		break;
 	}
@@ -235,11 +269,11 @@ struct getattr_op {
 
 static void step_getattr(struct kr_op *op);
 
-static void reply_getattr(struct kr_op *op, const struct kr_attr *attr)
+static void reply_getattr(struct kr_op *op, const struct kr_attr *attr, double timeout)
 {
 	struct getattr_op *getattr = KR_CONTAINER_OF(op, struct getattr_op, op);
 
-	op_reply_attr(kr_op_finish(op), getattr->number, getattr->truncations, attr);
+	op_reply_attr(kr_op_finish(op), getattr->number, getattr->truncations, attr, timeout);
 	kr_op_free(op);
 }
 
@@ -251,7 +285,7 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 
 	(void)data;
 	if (err == -ESTALE && kr_inode_removed_directory(op->mount->inodes, getattr->number, &attr)) {
-		reply_getattr(op, &attr);
+		reply_getattr(op, &attr, 0);
 		return;
 	}
 	if (err < 0) {
@@ -263,7 +297,9 @@ static void on_getattr(struct kr_op *op, int err, const void *message, struct kr
 	bool good = !file || kr_file_overlay_attr(file, getattr->stamp, ++getattr->tries >= OVERLAY_TRIES, &attr);
 	kr_file_put(file);
 	if (good)
-		reply_getattr(op, &attr);
+		reply_getattr(op, &attr,
+			kr_op_attr_timeout(op->mount, getattr->number, &getattr->fid,
+				&((const struct kr_getattr_reply *)message)->attr));
 	else
 		step_getattr(op);
 }
@@ -289,7 +325,7 @@ static void step_getattr(struct kr_op *op)
 static bool getattr_cached(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *fid)
 {
 	struct kr_mount *mount = kr_op_mount(req);
-	struct kr_attr attr;
+	struct kr_attr attr, served;
 	struct kr_file *file;
 	uint64_t true_ns;
 	uint32_t truncations = kr_inode_truncations(mount->inodes, ino);
@@ -297,12 +333,13 @@ static bool getattr_cached(fuse_req_t req, fuse_ino_t ino, const struct kr_fid *
 
 	if (!kr_attr_cache_getattr(mount, fid, &attr, &true_ns))
 		return false;
+	served = attr;
 	file = kr_file_find(mount, fid);
 	good = kr_file_overlay_attr(file, true_ns, false, &attr);
 	kr_file_put(file);
 	if (!good)
 		return false;
-	op_reply_attr(req, ino, truncations, &attr);
+	op_reply_attr(req, ino, truncations, &attr, kr_op_attr_timeout(mount, ino, fid, &served));
 	return true;
 }
 

@@ -1,6 +1,6 @@
 /* Operations on names.  Each is one request that the server answers after it has done it, unless the attribute cache
- * has the answer (attr_cache.h).  The kernel caches nothing, so every node sees every change at once.  Workers answer
- * from the cache, or encode and post; the loop answers.
+ * has the answer (attr_cache.h).  The kernel asks for each name each time, so every node sees every change at once.
+ * Workers answer from the cache, or encode and post; the loop answers.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
@@ -34,7 +35,9 @@ struct lookup_op {
 	bool waited; /* for a prefetched lookup of that name */
 };
 
-static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
+/* SERVED: the reply is that of a LOOKUP, and the server said this.  Else NULL: the kernel must ask again. */
+static void reply_entry(
+	struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_attr *served)
 {
 	struct kr_mount *mount = op->mount;
 	const struct entry_op *place = KR_CONTAINER_OF(op, struct entry_op, op);
@@ -45,6 +48,8 @@ static void reply_entry(struct kr_op *op, const struct kr_fid *fid, const struct
 		kr_op_reply_err(op, err);
 		return;
 	}
+	if (served)
+		entry.attr_timeout = kr_op_attr_timeout(mount, entry.ino, fid, served);
 	/* The program was interrupted: the kernel has not learnt of the lookup and will not forget it. */
 	if (fuse_reply_entry(kr_op_finish(op), &entry) < 0)
 		kr_op_entry_undo(mount, &entry);
@@ -68,11 +73,11 @@ static void on_attr_again(struct kr_op *op, int err, const void *message, struct
 		kr_file_overlay_attr(file, entry->stamp, true, &entry->attr);
 		kr_file_put(file);
 	}
-	reply_entry(op, &entry->file, &entry->attr);
+	reply_entry(op, &entry->file, &entry->attr, NULL);
 }
 
 /* Answers with an entry.  For a file that is open here, this node's unflushed bytes count in the attributes. */
-static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr)
+static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr, bool lookup)
 {
 	struct entry_op *entry = KR_CONTAINER_OF(op, struct entry_op, op);
 	struct kr_file *file = (attr->mode & S_IFMT) == S_IFREG ? kr_file_find(op->mount, fid) : NULL;
@@ -84,7 +89,7 @@ static void finish_entry(struct kr_op *op, const struct kr_fid *fid, const struc
 	 * Then GETATTR asks for them alone. */
 	asked_in_time = !file || kr_file_overlay_attr(file, op->started_ns, false, &entry->attr);
 	if (asked_in_time) {
-		reply_entry(op, fid, &entry->attr);
+		reply_entry(op, fid, &entry->attr, lookup ? attr : NULL);
 	} else {
 		struct kr_getattr_request getattr = {.file = *fid};
 
@@ -122,7 +127,7 @@ static void on_lookup(struct kr_op *op, int err, const void *message, struct kr_
 		return;
 	}
 	kr_lookup_prefetch_found(op->mount, &lookup->cred, &lookup->entry.parent);
-	finish_entry(op, &reply->file, &reply->attr);
+	finish_entry(op, &reply->file, &reply->attr, true);
 }
 
 static void on_make(struct kr_op *op, int err, const void *message, struct kr_buf *data)
@@ -133,7 +138,7 @@ static void on_make(struct kr_op *op, int err, const void *message, struct kr_bu
 	if (err < 0)
 		reply_error_in(op, err);
 	else
-		reply_entry(op, &reply->file, &reply->attr);
+		reply_entry(op, &reply->file, &reply->attr, NULL);
 }
 
 static void on_link(struct kr_op *op, int err, const void *message, struct kr_buf *data)
@@ -144,13 +149,7 @@ static void on_link(struct kr_op *op, int err, const void *message, struct kr_bu
 	if (err < 0)
 		kr_op_reply_err(op, err);
 	else
-		finish_entry(op, &reply->file, &reply->attr);
-}
-
-static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
-{
-	(void)message, (void)data;
-	kr_op_reply_err(op, err);
+		finish_entry(op, &reply->file, &reply->attr, false);
 }
 
 static void on_readlink(struct kr_op *op, int err, const void *message, struct kr_buf *data)
@@ -206,7 +205,7 @@ static bool find_cached(struct kr_mount *mount, const struct kr_cred *cred, cons
 	const char *name, int *ret_err, struct fuse_entry_param *ret_entry)
 {
 	struct kr_fid fid;
-	struct kr_attr attr;
+	struct kr_attr attr, served;
 	struct kr_file *file;
 	uint64_t true_ns;
 	bool good;
@@ -215,11 +214,14 @@ static bool find_cached(struct kr_mount *mount, const struct kr_cred *cred, cons
 		return false;
 	if (*ret_err)
 		return true;
+	served = attr;
 	file = S_ISREG(attr.mode) ? kr_file_find(mount, &fid) : NULL;
 	good = kr_file_overlay_attr(file, true_ns, false, &attr);
 	kr_file_put(file);
 	if (good)
 		*ret_err = kr_op_entry(mount, parent, name, &fid, &attr, ret_entry);
+	if (good && !*ret_err)
+		ret_entry->attr_timeout = kr_op_attr_timeout(mount, ret_entry->ino, &fid, &served);
 	return good;
 }
 
@@ -372,13 +374,25 @@ struct removal_op {
 	struct kr_op op;
 	struct kr_fid victim; /* length 0: none, or not known */
 	uint64_t version;
+	int err;
+	struct kr_kernel_attrs_waiter settled;
 };
 
+static void reply_removed(struct kr_kernel_attrs_waiter *waiter)
+{
+	struct removal_op *removal = KR_CONTAINER_OF(waiter, struct removal_op, settled);
+
+	fuse_reply_err(removal->op.req, -removal->err);
+	kr_op_free(&removal->op);
+}
+
 /* This node has just removed the file, so its cached blocks are of no use.  A node that has the file open or has read
- * it learns of its end by RECALL.  Blocks cached before that, or by an earlier mount, go now. */
+ * it learns of its end by RECALL.  Blocks cached before that, or by an earlier mount, go now.
+ * The files that the names stood for have changed.  INVALIDATE has told so before the reply: the kernel drops their
+ * attributes before the program goes on. */
 static void on_removed(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
-	const struct removal_op *removal = KR_CONTAINER_OF(op, struct removal_op, op);
+	struct removal_op *removal = KR_CONTAINER_OF(op, struct removal_op, op);
 	struct kr_file *file = NULL;
 
 	(void)message, (void)data;
@@ -387,10 +401,13 @@ static void on_removed(struct kr_op *op, int err, const void *message, struct kr
 		kr_stage_evict(op->mount);
 	}
 	kr_file_put(file);
-	kr_op_reply_err(op, err);
+	kr_op_finish(op);
+	removal->err = err;
+	removal->settled.fn = reply_removed;
+	kr_kernel_attrs_settle(op->mount, &removal->settled);
 }
 
-/* Posts the request; afterwards NAME in PARENT does not name its file any more. */
+/* Posts the request; afterwards NAME in PARENT (NULL: no name) does not name its file any more. */
 static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, uint16_t type, const void *msg)
 {
@@ -400,7 +417,7 @@ static void ask_removal(fuse_req_t req, const char *op_name, const struct kr_cre
 
 	if (!removal)
 		return;
-	if (kr_attr_cache_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) &&
+	if (name && kr_attr_cache_find(removal->op.mount, cred, parent, name, &fid, &attr) && S_ISREG(attr.mode) &&
 		attr.nlink == 1) {
 		removal->victim = fid;
 		removal->version = attr.version;
@@ -440,7 +457,7 @@ void kr_op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_
 	kr_inode_fid(kr_op_mount(req)->inodes, parent, &msg.parent);
 	kr_inode_fid(kr_op_mount(req)->inodes, new_parent, &msg.new_parent);
 	if (flags)
-		ask(req, "rename", KR_MSG_RENAME, &msg, 0, on_nothing);
+		ask_removal(req, "rename", &msg.cred, NULL, NULL, KR_MSG_RENAME, &msg);
 	else
 		ask_removal(req, "rename", &msg.cred, &msg.new_parent, new_name, KR_MSG_RENAME, &msg);
 }

@@ -27,6 +27,7 @@
 #include "fuse/ops/batch.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/notify.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/writeback/flush.h"
 
@@ -181,6 +182,16 @@ static void invalidated(struct kr_notify_job *job, int err)
 	free(invalidation);
 }
 
+/* The file is dirty now, or more so: what the kernel holds of its attributes goes.  The kernel's request holds the file,
+ * but not if it writes pages back: then the kernel may be evicting the file, and wait for the answer to this. */
+static void drop_attributes(struct kr_mount *mount, const struct write *write)
+{
+	if (!write->page)
+		kr_kernel_attrs_drop_held(mount, &write->file->fid);
+	else
+		kr_kernel_attrs_drop_later(mount, &write->file->fid);
+}
+
 /* Any thread. */
 static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 {
@@ -188,6 +199,7 @@ static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 	struct invalidation *invalidation;
 
 	(void)KR_FAULT("write.after");
+	drop_attributes(mount, write);
 	if (!write->invalidate.length) {
 		answer_now(req, nodeid, write);
 		return;

@@ -46,7 +46,7 @@ void kr_flush_settle(struct kr_file *file)
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = false;
+		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = flush->power_lost = false;
 		flush->unjudged_err = 0;
 		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		flush->plan = (struct kr_flush_plan){0};
@@ -196,7 +196,7 @@ void kr_flush_step(struct kr_file *file)
 void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 {
 	bool urgent = reason == KR_FLUSH_CLOSE || reason == KR_FLUSH_SYNC || reason == KR_FLUSH_COMMAND;
-	uint64_t seq;
+	uint64_t seq, moved;
 	int err = 0;
 
 	pthread_mutex_lock(&file->lock);
@@ -205,11 +205,9 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	if (seq == 0)
 		return;
 	if (file->flush->late)
-		kr_late_bytes(file->flush->late, &err);
-	else if (file->flush->plan.gone)
-		err = file->flush->plan.refused;
-	if (urgent && err) { /* the waiting program would wait for ever */
-		kr_file_flush_failed(file, err);
+		kr_late_bytes(file->flush->late, &moved, &err);
+	if (urgent && (file->flush->plan.gone || err)) { /* the waiting program would wait for ever */
+		kr_file_flush_failed(file, err ? -ESTALE : file->flush->plan.refused);
 		return;
 	}
 	if (reason != KR_FLUSH_AGE)

@@ -83,6 +83,7 @@ struct kr_flush {
 	uint64_t judge_ns;    /* ... or the next time from here on; 0: never yet */
 	uint64_t judge_generation;     /* the session's, when it was asked */
 	struct kr_time unjudged_since; /* others' changes are those after this */
+	bool power_lost; /* recovered after a loss of power: they are those after the oldest bytes, in any case */
 	struct kr_uncovered_line
 		uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered */
 	int unjudged_err;       /* why, as the log has it; 0: it has nothing */

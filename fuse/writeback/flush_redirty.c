@@ -143,11 +143,12 @@ void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err)
 	pthread_mutex_lock(&file->lock);
 	failed = redirty_entries(file, after_round, &any);
 	file->flushed_seq = 0;
-	if (!kr_extent_map_empty(&file->dirty)) {
+	if (kr_flush_resent_seq(&file->dirty, file->flush->resend)) { /* others may wait for these */
 		kr_flush_plan_want(&file->flush->plan, kr_extent_map_max_seq(&file->dirty), false);
 		file->flush->plan.retry_ns = 0;
-		kr_flush_dirtied(file);
 	}
+	if (!kr_extent_map_empty(&file->dirty))
+		kr_flush_dirtied(file);
 	pthread_mutex_unlock(&file->lock);
 	if (failed)
 		kr_log_error("out of memory: unflushed bytes of a file wait in the journal for the next mount");

@@ -138,6 +138,7 @@ static void look_at(struct kr_file *file, struct share *ret)
 {
 	const struct kr_flush *flush = file->flush;
 	struct kr_applied *applied;
+	uint64_t moved;
 
 	*ret = (struct share){.error = flush->plan.refused};
 	pthread_mutex_lock(&file->lock);
@@ -145,8 +146,10 @@ static void look_at(struct kr_file *file, struct share *ret)
 	pthread_mutex_unlock(&file->lock);
 	KR_LIST_FOR_EACH(applied, &flush->applied, link)
 		ret->unstable += applied->extents.bytes;
-	if (flush->late)
-		ret->dirty += kr_late_bytes(flush->late, &ret->error);
+	if (flush->late) {
+		ret->dirty += kr_late_bytes(flush->late, &moved, &ret->error);
+		ret->unstable += moved;
+	}
 	if (flush->late)
 		ret->state = "conflict";
 	else if (flush->orphaned)

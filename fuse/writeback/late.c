@@ -130,10 +130,11 @@ void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 	kr_late_step(file);
 }
 
-uint64_t kr_late_bytes(const struct kr_late *late, int *ret_err)
+uint64_t kr_late_bytes(const struct kr_late *late, uint64_t *ret_moved, int *ret_err)
 {
 	if (late->err)
 		*ret_err = late->err;
+	*ret_moved = late->target ? late->extents.bytes : 0;
 	return late->target ? 0 : late->extents.bytes;
 }
 
@@ -155,6 +156,7 @@ void kr_late_fini(struct kr_flush *flush)
 		return;
 	flush->late = NULL;
 	late->file = NULL;
+	late->target = NULL; /* goes as all files do, or has gone */
 	kr_extent_map_fini(&late->extents);
 	if (!late->calling)
 		free_late(late);
@@ -177,7 +179,7 @@ static const char *in_mount(const struct kr_mount *mount, const char *place)
 static void note_error(struct kr_late *late, int err)
 {
 	if (err && err != late->err)
-		kr_file_flush_failed(late->file, err);
+		kr_file_flush_failed(late->file, -ESTALE);
 	late->err = err;
 }
 

@@ -156,13 +156,15 @@ const struct kr_session_hooks *kr_recovery_hooks(void)
 void kr_recovery_settle_power(struct kr_flusher *flusher)
 {
 	struct kr_mount *mount = flusher->mount;
-	const struct kr_flush *flush;
+	struct kr_flush *flush;
 
 	if (!mount->power_lost)
 		return;
 	KR_LIST_FOR_EACH(flush, &flusher->busy, busy)
 		if (flush->unjudged)
 			return;
+	KR_LIST_FOR_EACH(flush, &flusher->busy, busy)
+		flush->power_lost = false;
 	mount->power_lost = false;
 	kr_journal_power_settled(mount->journal);
 }
@@ -189,6 +191,8 @@ static void adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	file->flush->dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);
 	file->flush->resend = recovered->max_seq;
+	file->flush->power_lost = mount->power_lost;
+	file->flush->unjudged_since = recovered->first_mtime;
 	kr_file_redirtied(file, 0);
 	kr_flush_settle(file);
 	if (uncovered)

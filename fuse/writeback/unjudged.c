@@ -18,7 +18,7 @@ struct kr_time kr_file_since(const struct kr_file *file)
 {
 	struct kr_time ctime = file->base.ctime, mtime = file->mtime;
 
-	if (file->flush->unjudged)
+	if (file->flush->unjudged || file->flush->power_lost)
 		return file->flush->unjudged_since;
 	if (kr_time_compare(mtime, ctime) > 0 && kr_time_compare(mtime, kr_file_now(file->mount)) <= 0)
 		return mtime;
@@ -110,7 +110,7 @@ static int refusal(const struct kr_flush *flush)
 void kr_unjudged_uncovered(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
-	bool known = flush->unjudged; /* what others have changed since an earlier moment counts */
+	bool known = flush->unjudged || flush->power_lost; /* what others have changed since an earlier moment counts */
 
 	if (flush->uncovered || !is_refused(file))
 		return;
@@ -130,7 +130,8 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 		kr_file_label(file, &label));
 	kr_uncovered_recovered(kr_flusher_of(file)->uncovered, file, uncovered);
 	flush->uncovered = flush->unjudged = true;
-	flush->unjudged_since = uncovered->since;
+	if (!flush->power_lost || kr_time_compare(uncovered->since, flush->unjudged_since) < 0)
+		flush->unjudged_since = uncovered->since;
 	flush->unjudged_err = -EIO; /* whatever it was */
 	kr_flush_orphan(file, -EIO);
 }

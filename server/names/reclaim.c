@@ -277,8 +277,10 @@ static void synced(void *context, int err)
 		kr_request_reply(request, -ENOTCONN, NULL, NULL, 0);
 		return;
 	}
-	/* A sync that ran before may have failed, and then this one says nothing. */
-	if (!err && kr_commit_applied_seq(reclaim->file, request->session->node_id) >= reclaim->applied)
+	/* A sync that ran before may have failed, and then this one says nothing.  Nor do numbers tell of bytes that are
+	 * in conflict: the node has flushed later ones without them. */
+	if (!err && kr_commit_applied_seq(reclaim->file, request->session->node_id) >= reclaim->applied &&
+		!kr_late_is_declared(request))
 		request->reply.reclaim_reply.durable_seq = reclaim->applied;
 	go_on(request);
 }

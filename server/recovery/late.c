@@ -170,8 +170,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 	return is_changed_since(request, ctime);
 }
 
-/* Whether bytes among these have been declared to be in conflict before: whatever has happened to this server since. */
-static bool is_declared(const struct kr_request *request)
+bool kr_late_is_declared(const struct kr_request *request)
 {
 	const struct kr_reclaim_request *msg = &request->msg.reclaim_request;
 
@@ -184,7 +183,7 @@ bool kr_late_conflict(
 {
 	if (!has_bytes(request))
 		return false;
-	if (is_declared(request) || (!attr && request->server->sessions->grace.active))
+	if (kr_late_is_declared(request) || (!attr && request->server->sessions->grace.active))
 		return true;
 	/* A file whose last name was removed is gone for all nodes that did not have it open all the time. */
 	return kr_late_has_bytes(request) && (contested || !attr || attr->nlink == 0 || touched(request, file, attr));

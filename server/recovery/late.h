@@ -39,6 +39,8 @@ struct kr_late_claim {
 
 /* Whether it must wait for the end of the grace period: only what awaited nodes had is theirs before. */
 bool kr_late_must_wait(const struct kr_request *request);
+/* Whether bytes of a RECLAIM have been declared to be in conflict before, whatever has happened to this server since. */
+bool kr_late_is_declared(const struct kr_request *request);
 /* Whether it is for late bytes, so that others' leases are in its way. */
 bool kr_late_has_bytes(const struct kr_request *request);
 /* Whether it is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about

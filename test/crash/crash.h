@@ -8,27 +8,24 @@
 /* What is broken on purpose, to see that the checker notices. */
 enum crash_broken {
 	BROKEN_NOTHING,
-	BROKEN_DOUBT,
-	BROKEN_SETTLE,
+	BROKEN_SINCE, /* others' changes count from the last live write on, not from the first */
+	BROKEN_POWER, /* a loss of the node's power is taken for a killed daemon */
 	BROKEN_CHECKSUM,
 	BROKEN_TAIL,
 	BROKEN_SYNC,
 	BROKEN_STATE,
-	BROKEN_RELEASE,
-	BROKEN_MARK,
-	BROKEN_SYNCED,
-	BROKEN_ORDER,
-	BROKEN_REPLAYED
+	BROKEN_RELEASE, /* the newest round dies first */
+	BROKEN_SHARE,   /* a file is handed over before its writer has heard that all is durable */
 };
 
 struct crash {
-	uint64_t wanted, points;             /* states to look at, looked at */
-	uint64_t powers;                     /* of them after a loss of power, not a kill */
-	uint64_t records, damages, doubtful; /* found in them; for the summary */
+	uint64_t wanted, points;          /* states to look at, looked at */
+	uint64_t powers;                  /* of them after a loss of power, not a kill */
+	uint64_t records, damages, lates; /* found in them; for the summary */
 	enum crash_broken broken;
 	bool ordered;
-	char directory[64], state[80], live[80], synced[80]; /* all lie in the first */
-	const char *failure;                                 /* the first thing that was wrong; the run ends */
+	char directory[64], state[80], live[80]; /* all lie in the first */
+	const char *failure;                     /* the first thing that was wrong; the run ends */
 	char text[256];
 };
 

@@ -1,16 +1,17 @@
 /* The power-loss checker's first half: the journal directory of a node.
  *
- * A life: a node writes cells of 64 bytes, flushes, hears that rounds are stable, at once, later or never; others write
- * the same files in between (after a recall, so the order is known) and have rounds to be replayed, too; the server's
- * process or machine goes down and comes back, the machine also in the middle of the replays; the node's daemon is
- * killed and restarted.  The server is a model (model.h): what it has applied, what of it is on its disk, what it
- * remembers of the node.  Whoever writes a cell writes the number of the write, which ascends, so newer bytes are known
- * by looking. Before every system call of the journal, and every lock that it takes, the disk is looked at as a power
- * failure could have left it there: the real recovery opens it, and what a mount would send to the server then is put
- * together as fuse/writeback/flush_session.c does. Checked: recovery starts; every byte is what some write wrote there;
- * no byte at the server becomes older (with the same server, with one that was restarted, and with one that lost power
- * too); after a mere kill nothing that returned is lost.
+ * A life: a node writes cells of 64 bytes, flushes, and hears that rounds are durable, at once or later, or that a sync
+ * has failed.  Another node writes the same files in between, when the first has heard that all its bytes are durable.
+ * The server's process or machine goes down and comes back; the node's daemon is killed and restarted, or gets a new
+ * session.  The server is a model (model.h).  A node that writes a cell writes the number of the write, which ascends,
+ * so newer bytes are known by looking.
+ * Before every system call of the journal, and every lock that it takes, the disk is looked at as a power failure could
+ * have left it there: the real recovery opens it, and what a mount would send to the server then is put together.
+ * Checked: recovery starts; every byte is what some write wrote there; no byte at the server becomes older (with the
+ * same server, with one that was restarted, and with one that lost power too); after a mere kill nothing that returned
+ * is lost.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,14 @@
 
 struct life life;
 const uint8_t node_boots[2][16] = {{'n', 1}, {'n', 2}};
+
+struct kr_fid fid_of(int index)
+{
+	struct kr_fid fid = {.length = 12};
+
+	memset(fid.bytes, 'a' + index, 12);
+	return fid;
+}
 
 int index_of(const struct kr_fid *fid)
 {
@@ -49,12 +58,15 @@ static void write_cells(int index)
 	struct kr_extent extent;
 	int err;
 
+	if (life.server.files[index].theirs)
+		model_sync(&life.server, index); /* the other node has given WRITE back */
+	life.server.files[index].theirs = false;
 	count = KR_MIN(count, CELLS - from);
 	life.last_write++;
 	for (uint32_t i = 0; i < count; i++)
 		fill_cell(&cells[i], life.last_write, index, from + i);
-	err = kr_journal_append(
-		life.journal, file->file, from * CELL, cells, count * CELL, (struct kr_time){1, 0}, false, &extent);
+	err = kr_journal_append(life.journal, file->file, from * CELL, cells, count * CELL,
+		(struct kr_time){(int64_t)++life.server.now, 0}, false, &extent);
 	if (err == -EAGAIN)
 		return;
 	called(); /* or the marks of what it covers would seem to be stored before it */
@@ -72,46 +84,24 @@ static void hold(void *journal, const struct kr_extent *piece)
 	kr_journal_hold(journal, piece);
 }
 
-static void note_applied(int index, struct kr_applied *applied)
-{
-	kr_journal_note_applied(life.journal, life.files[index].file, applied, ++life.server.round,
-		(const uint8_t[16]){life.server.boot});
-	called();
-}
-
-static void add_applied(int index, struct kr_extent_map *extents, uint64_t up_to)
-{
-	struct kr_applied *applied = kr_xcalloc(1, sizeof(*applied));
-
-	applied->up_to = up_to;
-	kr_extent_map_init(&applied->extents);
-	kr_extent_map_move(extents, &applied->extents);
-	note_applied(index, applied);
-	kr_list_append(&life.files[index].applied, &applied->link);
-}
-
-/* One round of the node's dirty bytes: the server first, then the journal. */
+/* One round of the node's dirty bytes: the server first, then the node's memory. */
 static void flush_file(int index)
 {
 	struct node_file *file = &life.files[index];
-	struct meeting meeting = {.journal = life.journal, .file = index, .to = UINT64_MAX};
-	uint32_t content[FILES][CELLS];
-	struct kr_extent_map extents;
+	struct applied_round *applied;
+	uint64_t up_to = kr_extent_map_max_seq(&file->dirty);
 
 	if (kr_extent_map_empty(&file->dirty))
 		return;
-	memcpy(content[index], life.server.files[index].content, sizeof(content[index]));
-	meeting.content = content;
-	kr_extent_map_init(&extents);
-	if (kr_extent_map_copy(&file->dirty, &extents) < 0)
+	applied = kr_xcalloc(1, sizeof(*applied));
+	if (kr_extent_map_copy(&file->dirty, &applied->extents) < 0)
 		abort();
-	kr_extent_map_for_each(&extents, hold, life.journal);
-	kr_extent_map_for_each(&extents, send_piece, &meeting);
-	memcpy(life.server.files[index].content, content[index], sizeof(content[index]));
-	life.server.files[index].applied_seq = kr_extent_map_max_seq(&extents);
+	kr_extent_map_for_each(&applied->extents, hold, life.journal);
+	send_map(life.journal, index, &applied->extents, 0, &life.server);
+	applied->round = life.server.round;
 	called(); /* applied, and its answer lost */
-	add_applied(index, &extents, life.server.files[index].applied_seq);
-	kr_extent_map_truncate(&file->dirty, 0, kr_journal_release, life.journal);
+	kr_list_append(&file->applied, &applied->link);
+	kr_extent_map_drop_until(&file->dirty, up_to, kr_journal_release, life.journal);
 	called();
 }
 
@@ -119,20 +109,19 @@ static void flush_file(int index)
 static void hear_stable(int index)
 {
 	struct kr_list *list = &life.files[index].applied;
-	uint64_t synced = life.server.files[index].synced;
-	struct kr_link *link, *before;
+	const bool newest_first = life.crash->broken == BROKEN_RELEASE;
 
-	for (link = list->head.prev; link != &list->head; link = before) {
-		struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+	while (!kr_list_empty(list)) {
+		struct applied_round *applied =
+			KR_LIST_ENTRY(newest_first ? list->head.prev : list->head.next, struct applied_round, link);
 
-		before = link->prev;
-		if (applied->round <= synced && life.crash->broken == BROKEN_RELEASE) /* the newest round first */
-			kr_journal_drop_applied(life.journal, applied);
-		else if (applied->round <= synced && life.crash->broken == BROKEN_MARK) /* a state before its writes */
-			kr_journal_void_applied(life.journal, applied);
+		if (applied->round > life.server.files[index].stable)
+			break;
+		kr_list_remove(&applied->link);
+		kr_journal_release_map(life.journal, &applied->extents);
+		free(applied);
+		called();
 	}
-	kr_journal_stable(life.journal, list, synced, (const uint8_t[16]){life.server.boot});
-	called();
 }
 
 /* The server syncs the file, and what it says of that arrives, or not. */
@@ -143,88 +132,96 @@ static void make_stable(int index)
 		hear_stable(index);
 }
 
-/* Another node, after a recall. */
-static void write_elsewhere(int index)
+static void redirty_piece(void *context, const struct kr_extent *piece)
 {
-	uint32_t from = (uint32_t)chance(CELLS), count = (uint32_t)(1 + chance(20)), cells[CELLS] = {0};
-
-	flush_file(index);
-	if (one_in(3))
-		make_stable(index);
-	life.last_write++;
-	for (uint32_t c = from; c < from + count && c < CELLS; c++)
-		cells[c] = life.last_write;
-	model_write(&life.server, index, cells);
-	if (one_in(3))
-		make_stable(index);
+	if (kr_extent_map_insert_under(context, piece, kr_journal_release, life.journal) < 0)
+		abort();
 }
 
-/* After a loss of the server's power: as replay_all, and what is synced is let go of.  The server's other nodes are
- * asked as well, and nothing of what it had is older afterwards. */
-static void replay_life(int index, const uint32_t before[CELLS])
+/* What was applied after the round AFTER goes back under what is dirty, the latest first. */
+static void redirty(int index, uint64_t after)
 {
-	struct model_file *file = &life.server.files[index];
-	struct kr_list *list = &life.files[index].applied;
-	struct kr_applied *applied, *after;
-	uint32_t content[FILES][CELLS];
+	struct node_file *file = &life.files[index];
 
-	memcpy(content[index], file->content, sizeof(content[index]));
-	replay_all(life.journal, index, list, content);
-	for (int c = 0; c < CELLS; c++)
-		if (content[index][c] < before[c])
-			crash_failed(life.crash, "file %d, cell %d: replays make write %u of %u", index, c,
-				content[index][c], before[c]);
-	memcpy(file->content, content[index], sizeof(content[index]));
-	KR_LIST_FOR_EACH(applied, list, link) {
-		file->applied_seq = applied->up_to;
-		model_replayed(&life.server, index, applied->up_to, life.server.round + 1);
-	}
-	KR_LIST_FOR_EACH_SAFE(applied, after, list, link) {
-		if (model_judge(&life.server, index, applied->round) == KR_SYNCED_ALL) {
-			kr_journal_drop_applied(life.journal, applied);
-			called();
-		} else if (!one_in(8)) { /* else the power fails again before its answer is there */
-			note_applied(index, applied);
-		} else {
-			life.unanswered = true;
+	while (!kr_list_empty(&file->applied)) {
+		struct applied_round *applied = KR_LIST_ENTRY(file->applied.head.prev, struct applied_round, link);
+
+		if (applied->round <= after)
 			break;
-		}
+		kr_list_remove(&applied->link);
+		kr_extent_map_for_each(&applied->extents, redirty_piece, &file->dirty);
+		kr_extent_map_fini(&applied->extents);
+		free(applied);
+		called();
+	}
+}
+
+/* UNSTABLE comes. */
+static void fail_sync(int index)
+{
+	if (life.server.files[index].theirs)
+		return;
+	model_fail_sync(&life.server, index);
+	redirty(index, life.server.files[index].stable);
+}
+
+/* RECLAIM says what is durable. */
+static void reclaim(int index)
+{
+	uint64_t seq = life.server.files[index].applied_seq;
+
+	if (!seq)
+		return;
+	model_sync(&life.server, index);
+	kr_journal_release_until(life.journal, &life.files[index].dirty, seq);
+	called();
+}
+
+static void begin_session(void)
+{
+	for (int i = 0; i < FILES; i++) {
+		redirty(i, 0);
+		reclaim(i);
 	}
 }
 
 static void restart_server(bool reboot)
 {
-	do {
-		uint32_t before[FILES][CELLS];
+	model_restart(&life.server, reboot);
+	begin_session();
+}
 
-		for (int i = 0; i < FILES; i++)
-			memcpy(before[i], life.server.files[i].content, sizeof(before[i]));
-		model_restart(&life.server, reboot);
-		kr_journal_set_server(life.journal, life.server.instance);
-		called();
-		life.unanswered = false;
-		for (int i = 0; i < FILES && reboot; i++)
-			replay_life(i, before[i]);
-	} while (life.unanswered);
+/* The other node, when this one has heard that all it wrote is durable. */
+static void write_elsewhere(int index)
+{
+	uint32_t from = (uint32_t)chance(CELLS), count = (uint32_t)(1 + chance(20)), cells[CELLS] = {0};
+
+	flush_file(index);
+	model_sync(&life.server, index);
+	if (life.crash->broken != BROKEN_SHARE)
+		hear_stable(index);
+	life.last_write++;
+	for (uint32_t c = from; c < from + count && c < CELLS; c++)
+		cells[c] = life.last_write;
+	model_apply(&life.server, index, cells, 0);
+	if (one_in(3))
+		model_sync(&life.server, index);
 }
 
 static void open_life(void)
 {
 	struct kr_recovery recovery;
 	struct kr_recovered_file *file;
-	struct kr_link *link;
 	int err;
 
 	life.options.incarnation = ++life.incarnation;
-	life.options.server_instance = life.server.instance;
-	life.options.server_boot[0] = life.server.boot;
 	err = kr_journal_open(&life.options, &recovery, &life.journal);
 	if (err) {
 		crash_failed(life.crash, "the live journal does not open: %s", strerror(-err));
 		return;
 	}
 	for (int i = 0; i < FILES; i++) {
-		struct kr_fid fid = model_fid(i);
+		struct kr_fid fid = fid_of(i);
 
 		life.files[i].file = kr_journal_file_new(&fid, "file");
 		kr_extent_map_init(&life.files[i].dirty);
@@ -237,11 +234,11 @@ static void open_life(void)
 		mine->file = file->file;
 		file->file = NULL;
 		kr_extent_map_move(&file->dirty, &mine->dirty);
-		while ((link = kr_list_pop(&file->applied)))
-			kr_list_append(&mine->applied, link);
 	}
 	kr_recovery_fini(&recovery);
 	called();
+	for (int i = 0; i < FILES; i++)
+		reclaim(i);
 }
 
 static void drop_maps(void)
@@ -250,7 +247,7 @@ static void drop_maps(void)
 		struct kr_link *link;
 
 		while ((link = kr_list_pop(&life.files[i].applied))) {
-			struct kr_applied *applied = KR_LIST_ENTRY(link, struct kr_applied, link);
+			struct applied_round *applied = KR_LIST_ENTRY(link, struct applied_round, link);
 
 			kr_extent_map_fini(&applied->extents);
 			free(applied);
@@ -309,6 +306,13 @@ static void step(void)
 		if (one_in(8))
 			disk_settle();
 		break;
+	case 10:
+		fail_sync(file);
+		break;
+	case 11:
+		if (one_in(4))
+			begin_session();
+		break;
 	default:
 		write_cells(file);
 		break;
@@ -322,10 +326,6 @@ void crash_journal(struct crash *crash)
 	memset(&life, 0, sizeof(life));
 	life.crash = crash;
 	life.sample = 5 + (uint32_t)chance(10);
-	crash_empty(crash->synced);
-	model_begin(&life.server, crash->synced);
-	life.server.forgetful = crash->broken == BROKEN_SYNCED;
-	life.server.oblivious = crash->broken == BROKEN_REPLAYED;
 	life.options = (struct kr_journal_options){.directory = crash->live,
 		.export_id = {1},
 		.node_id = {2},
@@ -340,6 +340,5 @@ void crash_journal(struct crash *crash)
 	if (!crash->failure)
 		kr_journal_free(life.journal);
 	drop_maps();
-	model_end(&life.server);
 	disk_end();
 }

@@ -1,5 +1,5 @@
 /* Looking at what a crash could have left of a journal: the real recovery opens it, what a mount would send to the
- * server then is put together as fuse/writeback/flush_session.c does, and the bytes are judged (see journal.c). */
+ * server then is put together as fuse/writeback/recovery.c does, and the bytes are judged (see journal.c). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +22,16 @@ static bool cell_is_sound(const struct cell *cell, int file, uint32_t number)
 	return cell->write > 0 && cell->write <= life.last_write && memcmp(cell, &expected, sizeof(expected)) == 0;
 }
 
-void send_piece(void *context, const struct kr_extent *piece)
+struct sending {
+	struct kr_journal *journal;
+	int file;
+	uint64_t from, last;
+	uint32_t cells[CELLS];
+};
+
+static void send_piece(void *context, const struct kr_extent *piece)
 {
-	struct meeting *meeting = context;
+	struct sending *sending = context;
 	struct cell cells[CELLS];
 	int err;
 
@@ -33,7 +40,7 @@ void send_piece(void *context, const struct kr_extent *piece)
 			(unsigned long long)piece->offset, (unsigned long long)piece->length);
 		return;
 	}
-	err = kr_journal_read_verified(meeting->journal, piece->position, cells, piece->length);
+	err = kr_journal_read_verified(sending->journal, piece->position, cells, piece->length);
 	if (err) {
 		crash_failed(life.crash, "recovered bytes cannot be read: %s", strerror(-err));
 		return;
@@ -41,125 +48,59 @@ void send_piece(void *context, const struct kr_extent *piece)
 	for (uint32_t i = 0; i < piece->length / CELL; i++) {
 		uint32_t number = (uint32_t)(piece->offset / CELL) + i;
 
-		if (!cell_is_sound(&cells[i], meeting->file, number))
+		if (!cell_is_sound(&cells[i], sending->file, number))
 			crash_failed(life.crash, "file %d, cell %u: recovered bytes that nobody wrote there",
-				meeting->file, number);
-		if (piece->seq > meeting->from && piece->seq <= meeting->to)
-			meeting->content[meeting->file][number] = cells[i].write;
+				sending->file, number);
+		if (piece->seq > sending->from)
+			sending->cells[number] = cells[i].write;
 	}
+	sending->last = KR_MAX(sending->last, piece->seq);
+}
+
+void send_map(
+	struct kr_journal *journal, int file, const struct kr_extent_map *map, uint64_t from, struct model *server)
+{
+	struct sending sending = {.journal = journal, .file = file, .from = from};
+
+	kr_extent_map_for_each(map, send_piece, &sending);
+	if (sending.last > from)
+		model_apply(server, file, sending.cells, sending.last);
 }
 
 enum meets { SAME_SERVER, RESTARTED_SERVER, REBOOTED_SERVER, MEETINGS };
 static const char *const meets_text[] = {"the same server", "a restarted server", "a server that lost power too"};
 
-/* The server goes by the order of rounds, this node's and others'. */
-static uint64_t order_of(const struct kr_applied *applied)
+/* RECLAIM, flush.  A late node's bytes go in only if nobody has changed the file since the oldest of them, that this
+ * instance did not know to be the node's. */
+static void meet(struct kr_journal *journal, const struct kr_recovery *recovery, struct model *server)
 {
-	return life.crash->broken == BROKEN_ORDER ? applied->round : applied->order;
-}
+	const struct kr_recovered_file *file;
 
-static struct kr_applied *next_replay(const struct kr_list *list, uint64_t after)
-{
-	struct kr_applied *applied, *next = NULL;
-
-	KR_LIST_FOR_EACH(applied, list, link)
-		if (order_of(applied) > after && (!next || order_of(applied) < order_of(next)))
-			next = applied;
-	return next;
-}
-
-void replay_all(struct kr_journal *journal, int file, const struct kr_list *list, uint32_t content[FILES][CELLS])
-{
-	struct meeting meeting = {.journal = journal, .file = file, .to = UINT64_MAX, .content = content};
-	struct kr_applied *applied;
-	uint64_t order = 0;
-	int next = 0;
-
-	while ((applied = next_replay(list, order))) {
-		order = order_of(applied);
-		model_replay(&life.server, file, &next, order, content[file]);
-		switch (model_judge(&life.server, file, applied->round)) {
-		case KR_SYNCED_ALL:
-			break;
-		case KR_SYNCED_NOT:
-			kr_extent_map_for_each(&applied->extents, send_piece, &meeting);
-			break;
-		case KR_SYNCED_OVERTAKEN:
-			crash_failed(life.crash, "file %d: round %llu is taken for a late one", file,
-				(unsigned long long)applied->round);
-		}
-	}
-	model_replay(&life.server, file, &next, UINT64_MAX, content[file]);
-}
-
-/* What a server has applied anew that did not lose its power meanwhile, only its answer did not come; it knows what it
- * has up to SEQ. */
-static void replay_unanswered(
-	struct kr_journal *journal, int file, const struct kr_list *list, uint64_t seq, uint32_t content[FILES][CELLS])
-{
-	struct meeting meeting = {.journal = journal, .file = file, .to = UINT64_MAX, .content = content};
-	const uint8_t boot[16] = {life.server.boot};
-	struct kr_applied *applied;
-
-	KR_LIST_FOR_EACH(applied, list, link)
-		if (memcmp(applied->boot_id, boot, 16) != 0 && applied->up_to > seq &&
-			model_judge(&life.server, file, applied->round) != KR_SYNCED_ALL)
-			kr_extent_map_for_each(&applied->extents, send_piece, &meeting);
-}
-
-/* RECLAIM, replays, flush: CONTENT is what the server has then. */
-static void meet(struct kr_journal *journal, const struct kr_recovery *recovery, enum meets meets,
-	uint32_t content[FILES][CELLS])
-{
-	struct kr_recovered_file *file, *other;
-
-	for (int i = 0; i < FILES; i++)
-		memcpy(content[i],
-			meets == REBOOTED_SERVER ? life.server.files[i].durable : life.server.files[i].content,
-			sizeof(content[i]));
-	for (int i = 0; i < FILES; i++) {
-		struct kr_fid fid = model_fid(i);
-		struct kr_list none;
-
-		kr_list_init(&none);
-		file = NULL;
-		KR_LIST_FOR_EACH(other, &recovery->files, link)
-			file = kr_fid_equal(&other->file->fid, &fid) ? other : file;
-		if (meets == REBOOTED_SERVER)
-			replay_all(journal, i, file ? &file->applied : &none, content);
-		else if (file)
-			replay_unanswered(journal, i, &file->applied,
-				meets == SAME_SERVER ? life.server.files[i].applied_seq :
-						       model_replayed_seq(&life.server, i),
-				content);
-	}
 	KR_LIST_FOR_EACH(file, &recovery->files, link) {
+		const struct kr_time *since = life.crash->broken == BROKEN_SINCE ? &file->mtime : &file->first_mtime;
 		int index = index_of(&file->file->fid);
-		struct meeting meeting = {.journal = journal, .file = index, .to = UINT64_MAX, .content = content};
 
 		if (index < 0 || index >= FILES) {
 			crash_failed(life.crash, "a file that there never was");
 			return;
 		}
-		if (meets == SAME_SERVER && life.crash->broken != BROKEN_SETTLE)
-			meeting.from = life.server.files[index].applied_seq;
-		kr_extent_map_for_each(&file->dirty, send_piece, &meeting);
+		if (!recovery->power_lost || server->files[index].foreign <= (uint64_t)since->sec)
+			send_map(journal, index, &file->dirty, server->files[index].applied_seq, server);
 	}
 }
 
-/* No byte may be older than what the server had; after a mere kill none may be missing. */
-static void judge(enum meets meets, bool killed, uint32_t content[FILES][CELLS])
+/* No byte may be older than the server, as it was BEFORE, has promised; after a mere kill none may be missing. */
+static void judge(enum meets meets, bool killed, const struct model *before, const struct model *after)
 {
 	for (int i = 0; i < FILES; i++) {
 		for (uint32_t c = 0; c < CELLS; c++) {
-			uint32_t had = meets == REBOOTED_SERVER && !killed ? life.server.files[i].durable[c] :
-									     life.server.files[i].content[c];
-			uint32_t least = killed ? KR_MAX(had, life.own[i][c]) : had;
+			uint32_t promised = before->files[i].promised[c];
+			uint32_t least = killed ? KR_MAX(promised, life.own[i][c]) : promised;
 
-			if (content[i][c] < least)
+			if (after->files[i].content[c] < least)
 				crash_failed(life.crash, "%s, %s: file %d, cell %u has write %u where %u was",
 					meets_text[meets], killed ? "the daemon was killed" : "the node lost power", i,
-					c, content[i][c], least);
+					c, after->files[i].content[c], least);
 		}
 	}
 }
@@ -217,7 +158,7 @@ static void look_at(enum disk_style style, enum meets meets)
 	struct crash *crash = life.crash;
 	struct kr_journal_options options = life.options;
 	bool killed = style == DISK_WHOLE;
-	uint32_t content[FILES][CELLS];
+	struct model before = life.server, after;
 	struct kr_recovery recovery;
 	struct kr_journal *journal;
 	int err;
@@ -226,20 +167,23 @@ static void look_at(enum disk_style style, enum meets meets)
 		forge(crash->state);
 	if (crash->broken == BROKEN_TAIL && killed)
 		lose_tail(crash->state);
+	if (meets != SAME_SERVER)
+		model_restart(&before, meets == REBOOTED_SERVER);
 	options.directory = crash->state;
 	options.incarnation = life.incarnation + 1;
-	options.node_boot = node_boots[killed || crash->broken == BROKEN_DOUBT ? 0 : 1];
-	options.server_instance = meets == SAME_SERVER ? life.server.instance : life.server.instance + 1;
-	options.server_boot[0] = meets == REBOOTED_SERVER ? life.server.boot + 1 : life.server.boot;
+	options.node_boot = node_boots[killed || crash->broken == BROKEN_POWER ? 0 : 1];
 	err = kr_journal_open(&options, &recovery, &journal);
 	if (err) {
 		crash_failed(crash, "the journal does not open: %s", strerror(-err));
 		return;
 	}
-	meet(journal, &recovery, meets, content);
-	judge(meets, killed, content);
+	if (killed && recovery.power_lost)
+		crash_failed(crash, "a killed daemon is taken for a loss of power");
+	after = before;
+	meet(journal, &recovery, &after);
+	judge(meets, killed, &before, &after);
 	crash->records += recovery.records;
-	crash->doubtful += recovery.doubtful > 0;
+	crash->lates += recovery.power_lost;
 	crash->damages += !kr_list_empty(&recovery.damage);
 	kr_recovery_fini(&recovery);
 	kr_journal_free(journal);
@@ -251,7 +195,7 @@ static void look_again(void)
 {
 	struct crash *crash = life.crash;
 	struct kr_journal_options options = life.options;
-	struct kr_fid fid = model_fid(FILES);
+	struct kr_fid fid = fid_of(FILES);
 	struct kr_recovered_file *file;
 	struct kr_recovery recovery;
 	struct kr_journal *journal;
@@ -260,8 +204,6 @@ static void look_again(void)
 
 	options.directory = crash->state;
 	options.node_boot = node_boots[1];
-	options.server_instance = life.server.instance + 2;
-	options.server_boot[0] = life.server.boot + 1;
 	for (int round = 0; round < 2 && !crash->failure; round++) {
 		struct kr_journal_file *fresh = kr_journal_file_new(&fid, "fresh");
 
@@ -278,7 +220,10 @@ static void look_again(void)
 				crash_failed(crash, "%llu bytes have come to a file that one was written to",
 					(unsigned long long)file->dirty.bytes);
 		}
+		if (round == 1 && recovery.power_lost)
+			crash_failed(crash, "a loss of power that was settled is not");
 		kr_recovery_fini(&recovery);
+		kr_journal_power_settled(journal);
 		if (round == 0 &&
 			kr_journal_append(journal, fresh, 5, &byte, 1, (struct kr_time){1, 0}, false, &extent) < 0)
 			crash_failed(crash, "the recovered journal takes no write");

@@ -14,10 +14,17 @@ struct cell {
 	uint8_t filler[CELL - 16];
 };
 
+/* As the writeback room keeps one. */
+struct applied_round {
+	struct kr_link link;
+	uint64_t round;
+	struct kr_extent_map extents;
+};
+
 struct node_file {
 	struct kr_journal_file *file;
 	struct kr_extent_map dirty;
-	struct kr_list applied; /* struct kr_applied */
+	struct kr_list applied; /* struct applied_round, ascending */
 };
 
 struct life {
@@ -29,8 +36,6 @@ struct life {
 
 	struct model server;
 
-	bool unanswered; /* ... lost its power before it had answered all replays */
-
 	uint32_t last_write;
 	uint32_t own[FILES][CELLS]; /* the newest write of the node that returned */
 	uint64_t call_began;        /* event before the present call of the journal */
@@ -41,20 +46,13 @@ extern struct life life;
 /* Of this machine: what it is, and what it is after a loss of power. */
 extern const uint8_t node_boots[2][16];
 
+struct kr_fid fid_of(int index);
 int index_of(const struct kr_fid *fid);
 void fill_cell(struct cell *cell, uint32_t write, int file, uint32_t number);
 
-/* Of what a recovered journal, or the live one, has: send_piece (fits kr_extent_fn) puts the cells of an extent into
- * `content`. */
-struct meeting {
-	struct kr_journal *journal;
-	int file;
-	uint64_t from, to; /* only extents with from < seq <= to are sent */
-	uint32_t (*content)[CELLS];
-};
-void send_piece(void *context, const struct kr_extent *piece);
-/* Replays of one file: those of LIST (struct kr_applied), among others'. */
-void replay_all(struct kr_journal *journal, int file, const struct kr_list *list, uint32_t content[FILES][CELLS]);
+/* What a journal, recovered or alive, has of FILE in MAP goes to SERVER: all after FROM. */
+void send_map(
+	struct kr_journal *journal, int file, const struct kr_extent_map *map, uint64_t from, struct model *server);
 /* Before a system call of the journal, or a lock that it takes: recovers what a crash could leave now, perhaps. */
 void before_call(void);
 

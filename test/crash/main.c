@@ -22,7 +22,7 @@
 #include "test/crash/disk.h"
 
 static const char *const broken_names[] = {
-	"", "doubt", "settle", "checksum", "tail", "sync", "state", "release", "mark", "synced", "order", "replayed"};
+	"", "since", "power", "checksum", "tail", "sync", "state", "release", "share"};
 
 void crash_failed(struct crash *crash, const char *format, ...)
 {
@@ -77,8 +77,7 @@ static void make_directories(struct crash *crash)
 	}
 	snprintf(crash->state, sizeof(crash->state), "%s/state", crash->directory);
 	snprintf(crash->live, sizeof(crash->live), "%s/live", crash->directory);
-	snprintf(crash->synced, sizeof(crash->synced), "%s/synced", crash->directory);
-	if (mkdir(crash->state, 0700) < 0 || mkdir(crash->live, 0700) < 0 || mkdir(crash->synced, 0700) < 0)
+	if (mkdir(crash->state, 0700) < 0 || mkdir(crash->live, 0700) < 0)
 		exit(2);
 }
 
@@ -87,7 +86,7 @@ static void run(struct crash *crash, uint64_t seed, uint64_t points, void (*half
 {
 	uint64_t began = kr_clock_ns();
 
-	crash->points = crash->powers = crash->records = crash->damages = crash->doubtful = 0;
+	crash->points = crash->powers = crash->records = crash->damages = crash->lates = 0;
 	crash->wanted = points;
 	while (crash->points < points && !crash->failure) {
 		chance_seed(seed);
@@ -97,9 +96,9 @@ static void run(struct crash *crash, uint64_t seed, uint64_t points, void (*half
 			printf("%s, seed %llu: %s\n", what, (unsigned long long)seed, crash->failure);
 		seed++;
 	}
-	printf("%s: %llu crash points, %llu of them losses of power; %llu with damage, %llu with doubtful records; %.1f s\n",
+	printf("%s: %llu crash points, %llu of them losses of power; %llu with damage, %llu of a late node; %.1f s\n",
 		what, (unsigned long long)crash->points, (unsigned long long)crash->powers,
-		(unsigned long long)crash->damages, (unsigned long long)crash->doubtful,
+		(unsigned long long)crash->damages, (unsigned long long)crash->lates,
 		(double)(kr_clock_ns() - began) / 1e9);
 }
 

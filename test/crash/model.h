@@ -1,66 +1,38 @@
-/* The server that the node of the journal's life talks to: what it has applied of this node and of others, what of it
- * is on its disk, and what it knows to be synced (the real server/flush/synced.c) and replayed (replayed.c).
- * Single-threaded, but for the writes of these, which are waited for. */
+/* The server that the node of the journal's life talks to: what it has applied of this node and of another, and what of
+ * it is on its disk.  Pure, but for the numbers by chance.
+ *
+ * Files are handed over by commit on share: at any time, one of the two nodes alone has bytes that are not committed.
+ */
 #ifndef KR_TEST_CRASH_MODEL_H
 #define KR_TEST_CRASH_MODEL_H
 
-#include "server/daemon/life.h"
-#include "server/flush/synced.h"
-#include "server/flush/flush.h"
-#include "server/leases/file_table.h"
-#include "server/leases/invalidation.h"
-#include "server/pipelines/staging.h"
-#include "server/recovery/recovery.h"
-#include "server/session/session.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-enum { FILES = 4, CELLS = 192, THEIRS = 16 };
-
-/* A round of another node, which that node replays after a loss of the server's power: all are there, but this one
- * perhaps. */
-struct model_round {
-	uint64_t order;
-	uint32_t cells[CELLS];
-};
+enum { FILES = 4, CELLS = 192 };
 
 struct model_file {
 	uint32_t content[CELLS], durable[CELLS]; /* numbers of writes */
-	uint64_t applied_seq;                    /* of the node, as far as this instance knows */
-	uint64_t synced;                         /* rounds up to this one are durable */
-	struct model_round theirs[THEIRS];       /* not known to be synced, ascending */
-	int their_count;
+	uint32_t promised[CELLS];                /* what must not become older, if the node loses its journal now */
+	bool lost[CELLS];                        /* a sync of it failed: the next one does not bring it to the disk */
+	uint64_t applied_seq;                    /* of the node, as far as this instance remembers */
+	uint64_t stable;                         /* rounds up to this one are durable */
+	uint64_t changed, durable_changed;       /* when, by life.time */
+	uint64_t foreign;                        /* ... but for what this instance knows to be the node's */
+	bool theirs; /* uncommitted bytes are the other node's, which sends them again whenever it must */
 };
 
 struct model {
 	struct model_file files[FILES];
-	uint64_t instance, round;
-	uint8_t boot;
-	bool forgetful; /* broken on purpose: it does not know what is synced ... */
-	bool oblivious; /* ... or, once started anew, what was replayed */
-	uv_loop_t loop;
-	struct kr_server server;
-	struct kr_synced synced;
-	struct model_replays *replays; /* the server and the node both have a struct kr_applied */
-	int dir;
+	uint64_t round, now;
 };
 
-struct kr_fid model_fid(int index);
-
-/* DIRECTORY is empty. */
-void model_begin(struct model *model, const char *directory);
-void model_end(struct model *model);
-/* A restart of its process, or (REBOOT) a loss of its machine's power: what was not synced is gone. */
-void model_restart(struct model *model, bool reboot);
-/* Syncs FILE; that is written down if other nodes have rounds, and they hear of it. */
+/* Applies CELLS (0: not that one) of the node, up to its SEQ, or of the other node (SEQ 0). */
+void model_apply(struct model *model, int file, const uint32_t cells[CELLS], uint64_t seq);
 void model_sync(struct model *model, int file);
-/* It has applied a replay of this node, up to SEQ, as round ROUND. */
-void model_replayed(struct model *model, int file, uint64_t seq, uint64_t round);
-/* Up to where its next process would know that. */
-uint64_t model_replayed_seq(struct model *model, int file);
-/* Another node writes CELLS (0: not that one). */
-void model_write(struct model *model, int file, const uint32_t cells[CELLS]);
-/* What it says of the round ROUND when this node replays it. */
-enum kr_synced_verdict model_judge(const struct model *model, int file, uint64_t round);
-/* The other nodes' rounds of FILE from number *NEXT on that come before ORDER go into CONTENT. */
-void model_replay(const struct model *model, int file, int *next, uint64_t order, uint32_t content[CELLS]);
+/* A sync fails: what was not on the disk is not, and the memory of the file is lost. */
+void model_fail_sync(struct model *model, int file);
+/* A restart of its process, or (REBOOT) a loss of its machine's power: of what was not synced any part is gone. */
+void model_restart(struct model *model, bool reboot);
 
 #endif

@@ -335,8 +335,6 @@ static void start(void)
 	options.path = export;
 	memcpy(options.secret, life.secret, 16);
 	called();
-	kr_state_note_boot(life.state);
-	called();
 	must(kr_export_new(&options, &life.export), "the export");
 	if (!life.crash->failure)
 		must(kr_export_walk(life.export, NULL, "", &life.root, &(struct kr_attr){0}), "the root");

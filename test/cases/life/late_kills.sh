@@ -54,14 +54,14 @@ be_late node
 heal_link node1
 until_ok 60 "node 1 dies at late.taken" gone "${DAEMON[node1]}" || fail "late.taken is not reached"
 mount_kill 1
-for point in late.taken:kill:1 late.named:kill:1 late.copied:kill:1 late.moved:kill:1 late.copied:kill:2 late.moved:kill:2; do
+for point in late.taken:kill:1 late.named:kill:1 late.moved:kill:1 journal.stable:kill:1; do
 	note "... at $point"
 	mount_dies $point
 done
 mount_start 1 flush_age=600
 judge node
 
-note "whoever replays its journal is killed when bytes have gone to the conflict file's journal"
+note "whoever replays its journal is killed when the conflict file has got the bytes"
 be_late replay
 mount_kill 1
 heal_link node1

@@ -120,6 +120,7 @@ static void what_was_never_sent_is_no_resend(void **state)
 	new_session(0);
 	assert_int_equal(F.claimed.last, F.seqs[1]);
 	assert_int_equal(F.claimed.resend, 0);
+	assert_false(F.flush.there); /* nobody waits for it */
 	finish();
 	assert_int_equal(F.resends, 0);
 }

@@ -125,6 +125,25 @@ static void what_a_failed_sync_may_have_lost_is_not_dropped(void **state)
 #endif
 }
 
+/* The node has flushed later bytes without those that are in conflict, which only its journal has. */
+static void bytes_in_a_declared_conflict_are_not_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_reply reply;
+
+	node->keeps_stable = true;
+	flush_text(node, &fid, 9, "later");
+	kr_conflicts_put(&f->server.recovery->conflicts,
+		kr_conflict_new(kr_session_find_node(&f->server, node->hello.node)->node_id, NULL, "n", &fid, 1, 3));
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	reply = reclaim(node, &fid, 9);
+	assert_int_equal(reply.durable_seq, 0);
+	assert_int_equal(reply.conflict, 1);
+}
+
 static void bytes_that_were_applied_are_not_late(void **state)
 {
 	struct fixture *f = *state;
@@ -268,6 +287,7 @@ int main(void)
 		TEST(after_a_restart_others_wait_for_what_is_sent_again),
 		TEST(what_a_failed_sync_may_have_lost_is_not_dropped),
 		TEST(bytes_that_were_applied_are_not_late),
+		TEST(bytes_in_a_declared_conflict_are_not_dropped),
 		TEST(a_node_that_has_lost_power_is_late_and_inherits_nothing),
 		TEST(a_node_that_has_lost_power_does_not_cover_its_own_later_bytes),
 		TEST(a_node_that_has_lost_power_does_not_hold_the_grace_period_up),
