@@ -92,7 +92,7 @@ void kr_sfile_put(struct kr_sfile *file)
 	if (--file->references > 0)
 		return;
 	server = file->server;
-	if (file->changes == 0 && !file->carried.valid && !kr_watch_awaits(file)) {
+	if (file->changes == 0 && !file->own_since_made && !file->carried.valid && !kr_watch_awaits(file)) {
 		file_free(file);
 		return;
 	}
