@@ -31,6 +31,7 @@ struct dir_sync {
 	struct kr_name_sync *owner;
 	struct kr_fid dir;
 	int err;
+	bool export_gone; /* the export has vanished, which the server says once */
 };
 
 /* A request that waits; request->job_state. */
@@ -101,7 +102,7 @@ static void wait_for_next(struct name_wait *wait)
 	struct kr_name_of_dir names[NAMES_MAX];
 	size_t count = names_of(request, names);
 
-	while (wait->next < count) {
+	while (wait->next < count && !request->session->dead) { /* a dead session's requests are cancelled once */
 		const struct kr_name_of_dir *name = &names[wait->next++];
 
 		if (!kr_name_commits_wait(commits, name->dir, name->name, request->session->node, &wait->waiter))
@@ -197,6 +198,7 @@ static void run_sync(struct kr_pool_share_job *shared)
 	sync->err = kr_export_fsync(sync->owner->server->export, &sync->dir, false);
 	if (sync->err == -ESTALE)
 		sync->err = 0; /* the directory is gone, and its names with it */
+	sync->export_gone = sync->err && kr_export_tick(sync->owner->server->export) != 0;
 }
 
 static void sync_done(struct kr_pool_share_job *shared)
@@ -204,7 +206,7 @@ static void sync_done(struct kr_pool_share_job *shared)
 	struct dir_sync *sync = KR_CONTAINER_OF(shared, struct dir_sync, shared);
 	struct kr_name_sync *owner = sync->owner;
 
-	if (sync->err && sync->err != owner->err)
+	if (sync->err && sync->err != owner->err && !sync->export_gone)
 		kr_log_error("syncing a directory failed: %s; nodes wait for the names that others have changed in it",
 			strerror(-sync->err));
 	owner->err = sync->err;
