@@ -86,26 +86,30 @@ static int act(const char *action)
 	return 0;
 }
 
-static void hold(void)
+/* Whether the file has an order for POINT. */
+static bool read_order(const char *point, struct fault *ret_fault)
 {
-	while (access(fault_file, F_OK) == 0)
-		delay("20");
+	FILE *file = fopen(fault_file, "re");
+	int fields = 0;
+
+	*ret_fault = (struct fault){.count = 0};
+	if (file) {
+		fields = fscanf(file, "%63[^:]:%31[^:\n]:%u", ret_fault->point, ret_fault->action, &ret_fault->count);
+		fclose(file);
+	}
+	return fields >= 2 && strcmp(ret_fault->point, point) == 0;
 }
 
+/* A thread that is held follows the order that comes next. */
 static int pass_file(const char *point)
 {
-	struct fault fault = {.count = 0};
-	FILE *file = fopen(fault_file, "re");
-	int fields = file ? fscanf(file, "%63[^:]:%31[^:\n]:%u", fault.point, fault.action, &fault.count) : 0;
+	struct fault fault;
+	bool ordered;
 
-	if (file)
-		fclose(file);
-	if (fields < 2 || strcmp(fault.point, point) != 0)
+	while ((ordered = read_order(point, &fault)) && strcmp(fault.action, "hold") == 0)
+		delay("20");
+	if (!ordered)
 		return 0;
-	if (strcmp(fault.action, "hold") == 0) {
-		hold();
-		return 0;
-	}
 	return fault.count == 1 && unlink(fault_file) < 0 ?
 		0 :
 		act(fault.action); /* else another thread has taken the file */
