@@ -8,7 +8,7 @@ grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -
 server_start
 mount_start 2
 # POINT, where the third pass kills, or POINT:PASS.
-points_mount="write.before write.after journal.append journal.index journal.applied journal.stable recall.flushed recall.answer flush.round:1 chain.end:1
+points_mount="write.before write.after journal.append journal.index journal.stable recall.flushed recall.answer flush.round:1 chain.end:1
 	cache.write:1 cache.map:1 cache.rekey:1 cut.heard:1"
 points_server="apply.before apply.middle apply.after stable.before stable.after flush.reply"
 head -c 300000 /dev/urandom >"$EXPORT/patched"
