@@ -131,7 +131,8 @@ for when in in-time late; do
 	for node in 1 2 3; do drained $node; done
 	begins $when-order $when-newer
 	somewhere $when-mine $when-closed1
-	begins $when-quiet $when-closed3
+	# The clock of a machine that has not really booted looks set back: then others may have changed the late one, as far as the server knows.
+	[ $when = late ] && somewhere $when-quiet $when-closed3 || begins $when-quiet $when-closed3
 	somewhere $when-new $when-made3
 	somewhere $when-taken $when-early3
 	[ $when = in-time ] || begins $when-taken $when-later1
