@@ -112,7 +112,9 @@ clean
 
 note "node 1 is dead, and its disk in node 2: replayed there, also after a kill"
 HOLDERS=
-for name in quiet2 busy2 removed2; do make $name; hold $name 2 DEAD; HOLDERS="$HOLDERS $HOLDER"; done
+for name in quiet2 busy2 removed2; do make $name; done
+sleep 1.1 # what was changed in the second before a write may have been changed after it, as far as a replay knows
+for name in quiet2 busy2 removed2; do hold $name 2 DEAD; HOLDERS="$HOLDERS $HOLDER"; done
 away cut_link node1
 kill -KILL $HOLDERS
 mount_kill 1
