@@ -98,6 +98,7 @@ static bool read_file(const char *point, struct fault *ret_fault)
 	return fields >= 2 && strcmp(ret_fault->point, point) == 0;
 }
 
+/* A thread that is held follows the order that comes next. */
 static int pass_file(const char *point)
 {
 	struct fault fault = {.count = 0};

@@ -100,7 +100,7 @@ static void wait_for_next(struct name_wait *wait)
 	struct kr_name_of_dir names[KR_NAMES_OF_REQUEST];
 	size_t count = names_of(request, names);
 
-	while (wait->next < count) {
+	while (wait->next < count && !request->session->dead) { /* a dead session's requests are cancelled once */
 		const struct kr_name_of_dir *name = &names[wait->next++];
 
 		if (!kr_name_commits_wait(commits, name->dir, name->name, request->session->node, &wait->waiter))
