@@ -680,6 +680,7 @@ static void what_a_successor_may_send_again_is_uncommitted_until_its_reclaim(voi
 		wait_until(later.done);
 		assert_int_equal(later.err, 0);
 		give_back(b);
+		a->keeps_stable = true; /* it dies before it hears */
 		flush_and_wait(a);
 		give_back(a);
 	}
