@@ -141,6 +141,53 @@ static void start_sync(struct kr_name_commits *commits, struct kr_name_dir *dir)
 	commits->sync(commits->context, &dir->fid);
 }
 
+static bool is_done(const struct kr_name_dir *dir, const struct kr_name_waiter *waiter)
+{
+	const struct kr_name_change *change;
+
+	KR_LIST_FOR_EACH(change, &dir->changes, of_dir) {
+		if (change->first <= waiter->number)
+			return false;
+	}
+	return true;
+}
+
+static void take_waiter(struct kr_name_waiter *waiter, struct kr_list *to)
+{
+	kr_list_remove(&waiter->link);
+	waiter->dir = NULL;
+	kr_list_append(to, &waiter->link);
+}
+
+static void tell(struct kr_list *waiters, int err)
+{
+	struct kr_link *link;
+
+	while ((link = kr_list_pop(waiters))) {
+		struct kr_name_waiter *waiter = KR_LIST_ENTRY(link, struct kr_name_waiter, link);
+
+		waiter->go_on(waiter, err);
+	}
+}
+
+/* After each event: who has nothing to wait for any more goes on, and a sync begins for the others.  DIR may be gone
+ * afterwards. */
+static void go_on(struct kr_name_commits *commits, struct kr_name_dir *dir)
+{
+	struct kr_name_waiter *waiter, *next;
+	struct kr_list done;
+
+	kr_list_init(&done);
+	KR_LIST_FOR_EACH_SAFE(waiter, next, &dir->waiting, link) {
+		if (is_done(dir, waiter))
+			take_waiter(waiter, &done);
+	}
+	if (needs_sync(dir) || dir->count >= KR_NAME_COMMITS_MANY)
+		start_sync(commits, dir);
+	settle_dir(commits, dir);
+	tell(&done, 0);
+}
+
 struct kr_name_run *kr_name_commits_begin(
 	struct kr_name_commits *commits, const struct kr_fid *fid, const char *name, uint32_t node)
 {
@@ -178,9 +225,7 @@ void kr_name_commits_end(struct kr_name_commits *commits, struct kr_name_run *ru
 	change->changed |= changed;
 	if (kr_list_empty(&change->runs) && !change->changed)
 		free_change(commits, change);
-	if (needs_sync(dir) || dir->count >= KR_NAME_COMMITS_MANY)
-		start_sync(commits, dir);
-	settle_dir(commits, dir);
+	go_on(commits, dir);
 }
 
 static bool is_foreign(const struct kr_name_change *change, uint32_t node)
@@ -233,17 +278,6 @@ void kr_name_commits_withdraw(struct kr_name_commits *commits, struct kr_name_wa
 		settle_dir(commits, waiter->dir);
 }
 
-static bool is_done(const struct kr_name_dir *dir, const struct kr_name_waiter *waiter)
-{
-	const struct kr_name_change *change;
-
-	KR_LIST_FOR_EACH(change, &dir->changes, of_dir) {
-		if (change->first <= waiter->number)
-			return false;
-	}
-	return true;
-}
-
 /* The sync has succeeded. */
 static void note_covered(struct kr_name_commits *commits, struct kr_name_dir *dir)
 {
@@ -260,26 +294,18 @@ void kr_name_commits_synced(struct kr_name_commits *commits, const struct kr_fid
 {
 	struct kr_name_dir *dir = find_dir(commits, fid);
 	struct kr_name_waiter *waiter, *next;
-	struct kr_list done;
+	struct kr_list failed;
 
 	dir->in_sync = false;
 	if (!err)
 		note_covered(commits, dir);
-	kr_list_init(&done);
+	kr_list_init(&failed);
 	KR_LIST_FOR_EACH_SAFE(waiter, next, &dir->waiting, link) {
-		if (err ? waiter->syncs >= dir->syncs : !is_done(dir, waiter))
-			continue;
-		kr_list_remove(&waiter->link);
-		waiter->dir = NULL;
-		kr_list_append(&done, &waiter->link);
+		if (err && waiter->syncs < dir->syncs)
+			take_waiter(waiter, &failed);
 	}
-	if (needs_sync(dir))
-		start_sync(commits, dir);
-	settle_dir(commits, dir);
-	while (!kr_list_empty(&done)) {
-		waiter = KR_LIST_ENTRY(kr_list_pop(&done), struct kr_name_waiter, link);
-		waiter->go_on(waiter, err);
-	}
+	go_on(commits, dir);
+	tell(&failed, err);
 }
 
 static bool tick_dir(struct kr_table_link *link, void *context)

@@ -162,6 +162,19 @@ static void a_change_that_changed_nothing_is_forgotten(void **state)
 	synced(f, 0);
 }
 
+static void a_change_that_fails_is_waited_for_no_more(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_name_run *run = begin(f, "a", 1);
+
+	assert_false(see(f, "a", 2, 0));
+	kr_name_commits_end(&f->commits, run, false);
+	assert_true(f->gone_on[0]);
+	assert_int_equal(f->errs[0], 0);
+	assert_int_equal(f->syncs, 0);
+	assert_int_equal(f->commits.dirs.count, 0);
+}
+
 static void changes_that_come_later_hold_nobody_up(void **state)
 {
 	struct fixture *f = *state;
@@ -241,8 +254,9 @@ struct world {
 	uint32_t by[NAMES];                                 /* who made the last ended one ... */
 	uint32_t running[NAMES];                            /* ... and makes one now; 0: nobody */
 	struct kr_name_run *runs[NAMES];
-	bool mixed[NAMES];            /* not all since the last sync were made by one node */
-	uint64_t saw[WAITERS][NAMES]; /* what a waiter must find on the disk */
+	bool mixed[NAMES];                              /* not all since the last sync were made by one node */
+	uint64_t saw[WAITERS][NAMES];                   /* what a waiter must find on the disk ... */
+	uint64_t begun[NAMES], saw_run[WAITERS][NAMES]; /* ... and the change that ran then, if that has an effect */
 	bool waits[WAITERS];
 };
 
@@ -271,6 +285,7 @@ static void begin_at_random(struct world *w, int n)
 	if (w->running[n])
 		return;
 	w->running[n] = 1 + (uint32_t)rand() % NODES;
+	w->begun[n]++;
 	w->runs[n] = begin(w->f, names[n], w->running[n]);
 }
 
@@ -278,10 +293,19 @@ static void end_at_random(struct world *w, int n)
 {
 	if (!w->running[n])
 		return;
+	if (rand() % 4 == 0) { /* it has failed */
+		w->running[n] = 0;
+		kr_name_commits_end(&w->f->commits, w->runs[n], false);
+		return;
+	}
 	w->mixed[n] = w->done[n] > w->durable[n] && (w->mixed[n] || w->by[n] != w->running[n]);
 	w->by[n] = w->running[n];
 	w->running[n] = 0;
 	w->done[n]++;
+	for (int i = 0; i < WAITERS; i++) {
+		if (w->waits[i] && w->saw_run[i][n] == w->begun[n])
+			w->saw[i][n] = w->done[n];
+	}
 	kr_name_commits_end(&w->f->commits, w->runs[n], true);
 }
 
@@ -298,7 +322,8 @@ static void see_at_random(struct world *w, int i, int n, uint32_t node)
 			(w->running[k] && w->running[k] != node);
 
 		foreign &= n == NAMES || k == n;
-		w->saw[i][k] = foreign ? w->done[k] + (w->running[k] != 0) : 0;
+		w->saw[i][k] = foreign ? w->done[k] : 0;
+		w->saw_run[i][k] = foreign && w->running[k] ? w->begun[k] : 0;
 		any |= foreign;
 	}
 	w->waits[i] = !see(w->f, n == NAMES ? NULL : names[n], node, i);
@@ -368,6 +393,7 @@ int main(void)
 		TEST(a_name_that_two_nodes_changed_is_waited_for_by_both),
 		TEST(a_change_that_runs_is_waited_for),
 		TEST(a_change_that_changed_nothing_is_forgotten),
+		TEST(a_change_that_fails_is_waited_for_no_more),
 		TEST(changes_that_come_later_hold_nobody_up),
 		TEST(changes_that_overlap_for_ever_hold_nobody_up),
 		TEST(a_failed_sync_commits_nothing),
