@@ -90,10 +90,12 @@ static int notify(struct kr_mount *mount, uint64_t number)
 	return fuse_lowlevel_notify_inval_inode(mount->fuse, number, -1, 0);
 }
 
-/* kr-notify.  Returns when the kernel holds no attributes of the grant's inode, and will get none. */
+/* kr-notify.  Returns when the kernel holds no attributes of the grant's inode, and will get none.  After the unmount
+ * the kernel knows no inode, and sends no FORGET. */
 static void end_grant(struct kr_mount *mount, const struct kr_inode_grant *grant)
 {
-	while (!kr_inode_grant_ended(mount->inodes, grant, notify(mount, grant->number), kr_clock_ns())) {
+	while (!kr_inode_grant_ended(mount->inodes, grant, notify(mount, grant->number), kr_clock_ns()) &&
+		!fuse_session_exited(mount->fuse)) {
 		atomic_fetch_add_explicit(&mount->kernel_attrs->again, 1, memory_order_relaxed);
 		kr_inodes_await_forget(mount->inodes, AGAIN_NS);
 	}
