@@ -36,6 +36,7 @@ struct kr_flush_send {
 	uint64_t number;        /* how many have been begun of the file */
 	uint64_t call;          /* 0: not submitted yet */
 	uint64_t round;         /* of a chained one's snapshot; 0: none yet, or aborted */
+	uint64_t stable;        /* rounds up to here are durable: STABLE has overtaken the answer; 0: none */
 	struct kr_chain *chain; /* its stream, while it runs */
 	bool damaged;           /* our own bytes could not be read for the last round */
 	/* The snapshot: holds its bytes in the journal. */

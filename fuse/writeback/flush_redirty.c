@@ -4,7 +4,9 @@
  * UNSTABLE all rounds after the last good one are, or older bytes would be sent over those that were not lost.  The
  * answer of a FLUSH takes all up to its seq out of what is dirty: nothing older becomes dirty while one is in flight.
  * Then UNSTABLE is answered later, and that FLUSH counts as not heard.  Its bytes are newer than those that will be
- * dirty, so they would only have to become dirty, too.  Loop thread.
+ * dirty, so they would only have to become dirty, too.
+ * STABLE can come before the answer of the FLUSH that it is about, when that is sent again on a new connection.
+ * Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,6 +31,7 @@ void kr_flush_add_applied(struct kr_flush_send *send, uint64_t round)
 	kr_extent_map_init(&applied->extents);
 	kr_extent_map_move(&send->extents, &applied->extents);
 	kr_list_append(&send->file->flush->applied, &applied->link);
+	kr_flush_release_applied(send->file, send->stable);
 }
 
 static void free_applied(struct kr_applied *applied)
@@ -66,6 +69,8 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 	KR_LIST_FOR_EACH(unstable, &file->flush->unstable, link)
 		round = KR_MIN(round, unstable->after_round);
 	kr_flush_release_applied(file, round);
+	if (file->flush->send)
+		file->flush->send->stable = KR_MAX(file->flush->send->stable, round);
 	kr_flush_settle(file);
 	kr_file_step(file);
 }

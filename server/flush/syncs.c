@@ -76,7 +76,7 @@ static void conclude(struct file_sync *sync)
 	bool again;
 
 	commit->running = false;
-	if (commit->rewriting) {
+	if (sync->rewrite) {
 		commit->rewriting = false;
 		kr_flush_update_hold_of(file);
 	}

@@ -457,6 +457,8 @@ static inline void flush(void)
 static inline void stable(void)
 {
 	memcpy(F.disk, F.cache, BYTES);
+	if (F.round == F.stable_round)
+		return; /* it says so once */
 	F.stable_round = F.round;
 	kr_flush_stable(F.file, F.round);
 }
