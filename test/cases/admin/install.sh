@@ -143,16 +143,17 @@ sed -i 's|^OPTIONS=.*|&,close=async|' "$WORK/job.conf"
 job prologue 4 || fail "prologue"
 # writes_while_away NAME: a program of a job writes NAME when the server has gone.
 writes_while_away() {
-	rm -f "$WORK/gone"
-	on node1 python3 - "$M/$1" "$WORK/gone" <<'P' &
+	rm -f "$WORK/opened" "$WORK/gone"
+	on node1 python3 - "$M/$1" "$WORK/opened" "$WORK/gone" <<'P' &
 import os, sys, time
 out = open(sys.argv[1], "w")
-while not os.path.exists(sys.argv[2]):
+open(sys.argv[2], "w").close()
+while not os.path.exists(sys.argv[3]):
     time.sleep(0.05)
 out.write("left\n")
 P
 	program=$!
-	until_ok 30 "the file" test -e "$EXPORT/$1" || fail "no file"
+	until_ok 30 "the file" test -e "$WORK/opened" || fail "no file"
 	server_stop
 	: >"$WORK/gone"
 	wait $program || fail "the job's program"
