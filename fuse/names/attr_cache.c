@@ -10,22 +10,22 @@
 #include "fuse/names/kernel_attrs.h"
 #include "fuse/session/rpc.h"
 
-/* --- forgetting ------------------------------------------------------------------------------- */
+/* --- invalidating ----------------------------------------------------------------------------- */
 
-static void forget(struct kr_mount *mount, uint32_t slot)
+static void invalidate(struct kr_mount *mount, uint32_t bucket)
 {
 	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 
-	kr_attr_cache_store_forget(&mount->attr_cache->store, slot);
+	kr_attr_cache_store_forget(&mount->attr_cache->store, bucket);
 	mount->attr_cache->forgets++;
 }
 
-static void on_forget(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
+static void on_invalidate(struct kr_mount *mount, const struct kr_down *down, const void *message, struct kr_buf *data)
 {
 	const struct kr_invalidate_request *request = message;
 
 	(void)data;
-	forget(mount, request->bucket);
+	invalidate(mount, request->bucket);
 	kr_kernel_attrs_invalidate(mount, request->bucket, down);
 }
 
@@ -33,13 +33,13 @@ void kr_attr_cache_clear(struct kr_mount *mount)
 {
 	if (!mount->attr_cache)
 		return;
-	forget(mount, KR_ATTR_CACHE_ALL);
+	invalidate(mount, KR_ATTR_CACHE_ALL);
 	kr_kernel_attrs_invalidate(mount, KR_ATTR_CACHE_ALL, NULL);
 }
 
 void kr_attr_cache_start(struct kr_mount *mount)
 {
-	kr_rpc_on(mount->rpc, KR_MSG_INVALIDATE, on_forget);
+	kr_rpc_on(mount->rpc, KR_MSG_INVALIDATE, on_invalidate);
 }
 
 struct kr_attr_cache *kr_attr_cache_new(void)

@@ -28,7 +28,7 @@
  *      So either the inode's lookups are all given back: then no reply is under way.  Or one is under way, or a FORGET
  *      is: the node notifies again until the kernel knows the inode, or all lookups are given back.  Both come without
  *      any help of other nodes, for the kernel takes no lock between reading the reply and installing it.
- *      The node stops after 15 s, when the kernel's timeout is over; the server does not wait longer either.
+ *      The node stops after 15 s: the kernel's timeout, at most 10 s, is over, and the server waits no longer either.
  * The unit test `kernel_attrs` has this as a model with a kernel.
  *
  * Threads.  The notification takes no lock, but it may wait until the kernel has evicted the inode, and that until the

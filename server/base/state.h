@@ -5,13 +5,13 @@
  *   export      inode number and birth time of the exported directory, a newline, its path
  *   instance    how often a server was started on it, in decimal
  *   peace       whether the latest stop was a clean shutdown (clean_shutdown.h)
- *   executed    requests that were executed in this boot (recovery/executed.h)
+ *   executed    requests that were executed in this boot (recovery/executed_log.h)
  *   nodes/ID    a symbolic link per node that the server awaits after a restart, to "OWNER NAME"; OWNER: of its key
  *               ("node", "user-UID", "any" without one); NAME: its host, for people
- *   failed      files whose sync failed and has not succeeded since (flush/commit.h)
- *   conflicts   which late bytes are in conflict (recovery/conflicts.h)
- *   clock       when the machine's clock was set back, and its latest time (recovery/setbacks.h)
- *   doubts      times around the ends of former instances (export/doubts.h)
+ *   failed      files whose sync failed and has not succeeded since (flush/failed_syncs.h)
+ *   conflicts   which late bytes are in conflict (recovery/conflict_log.h)
+ *   clock       when the machine's clock was set back, and its latest time (recovery/clock_setbacks.h)
+ *   doubts      times around the ends of former instances (export/doubtful_times.h)
  *
  * Without the directory all file identities, caches and journals of nodes are foreign: back it up. Opening blocks
  * (main, before the loop runs); later changes run in the pool, one after the other. */

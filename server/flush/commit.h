@@ -1,5 +1,5 @@
 /* Commits applied bytes: syncs files after rounds, tells their writers STABLE, and notes in the lease table which nodes
- * are uncommitted (DESIGN, commit on share; leases/lease_table.h).
+ * are uncommitted (docs/recovery.md; leases/lease_table.h).
  *
  * A writer of a file is uncommitted from when a round with its bytes is applied, or from RECLAIM's `resend`, until it
  * has answered STABLE for all of that.  It is *owed* while its bytes may be lost and come again: after a failed sync

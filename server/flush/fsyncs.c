@@ -1,4 +1,4 @@
-/* FSYNC: the file is synced (commit.c), then, for SEEN, others have dropped what they read before (leases.h).
+/* FSYNC: the file is synced (syncs.c), then, for SEEN, others have dropped what they read before (leases.h).
  *
  * Loop thread.  The sync cannot be withdrawn, the wait for others can: a node that does not answer keeps its READ until
  * its session is over.

@@ -50,9 +50,9 @@ static void go_on(struct kr_request *request)
 	for (uint32_t i = 0; i < change->count; i++) {
 		if (change->asked[i]) {
 			/* The request's own node may share a bit with other nodes. */
-			kr_invalidation_table_answered(table, change->slots[i],
+			kr_invalidation_table_answered(table, change->buckets[i],
 				change->asked[i] & ~kr_attr_cache_node_bit(request->session->node));
-			kr_invalidation_table_defer(table, change->slots[i], request->session->node, now_ms());
+			kr_invalidation_table_defer(table, change->buckets[i], request->session->node, now_ms());
 		}
 		change->asked[i] = 0;
 	}
@@ -76,7 +76,7 @@ static void answered(struct kr_session *session, void *context, int err, const v
 	/* Any answer will do.  An ended session has no cache; a node that does not know INVALIDATE caches nothing. */
 	(void)session, (void)err, (void)reply;
 	end_sent(sent);
-	if (kr_list_empty(&request->invalidation.forgets))
+	if (kr_list_empty(&request->invalidation.unanswered))
 		go_on(request);
 }
 
@@ -84,7 +84,7 @@ static void cancel_waiting(struct kr_request *request)
 {
 	struct kr_link *link;
 
-	while ((link = kr_list_pop(&request->invalidation.forgets))) {
+	while ((link = kr_list_pop(&request->invalidation.unanswered))) {
 		struct sent_invalidation *sent = KR_LIST_ENTRY(link, struct sent_invalidation, of_change);
 
 		kr_callback_abandon(sent->session, sent->ask, request->session);
@@ -109,7 +109,7 @@ static void ask(struct kr_request *request, struct kr_session *session, uint32_t
 		return;
 	}
 	invalidation->asked++;
-	kr_list_append(&request->invalidation.forgets, &sent->of_change);
+	kr_list_append(&request->invalidation.unanswered, &sent->of_change);
 	kr_list_append(&invalidation->unanswered, &sent->of_all);
 }
 
@@ -117,7 +117,7 @@ static void ask(struct kr_request *request, struct kr_session *session, uint32_t
 static int find_bucket(const struct kr_invalidation_set *change, uint32_t bucket)
 {
 	for (uint32_t i = 0; i < change->count; i++) {
-		if (change->slots[i] == bucket)
+		if (change->buckets[i] == bucket)
 			return (int)i;
 	}
 	return -1;
@@ -138,7 +138,7 @@ void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid
 	if (has_bucket(change, bucket))
 		return;
 	assert(i < KR_ATTR_CACHE_CHANGE_MAX);
-	change->slots[i] = bucket;
+	change->buckets[i] = bucket;
 	change->asked[i] = 0;
 	change->count++;
 	holders = kr_invalidation_table_begin(&request->server->invalidation->table, bucket, now_ms());
@@ -156,7 +156,7 @@ void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid
 static void wait(struct kr_request *request, void (*next)(struct kr_request *))
 {
 	request->invalidation.next = next;
-	if (kr_list_empty(&request->invalidation.forgets))
+	if (kr_list_empty(&request->invalidation.unanswered))
 		go_on(request);
 }
 
@@ -259,9 +259,9 @@ static void end_change(struct kr_request *request)
 {
 	struct kr_invalidation_set *change = &request->invalidation;
 
-	assert(kr_list_empty(&change->forgets));
+	assert(kr_list_empty(&change->unanswered));
 	while (change->count > 0)
-		kr_invalidation_table_end(&request->server->invalidation->table, change->slots[--change->count]);
+		kr_invalidation_table_end(&request->server->invalidation->table, change->buckets[--change->count]);
 }
 
 static uint16_t end_with_reply(struct kr_request *request, int err, const void *msg)
@@ -275,7 +275,7 @@ static uint16_t end_with_reply(struct kr_request *request, int err, const void *
 
 	for (uint32_t i = 0; i < request->invalidation.count; i++) {
 		if (!knows || request->invalidation.also & 1u << i)
-			tell_bits(server, request->invalidation.slots[i], kr_attr_cache_node_bit(session->node));
+			tell_bits(server, request->invalidation.buckets[i], kr_attr_cache_node_bit(session->node));
 	}
 	if (handler->grants && caches_attrs(session) && session->conn && server->invalidation->allowed &&
 		!server->sessions->grace.active && !server->export_lost)

@@ -1,7 +1,7 @@
 /* The lease state machine of one file: lease_table.h has its rules.
  *
- * Many nodes may hold and many wait, also because one means harm.  So each search for the next grant or recall takes
- * one walk over holders and waiters, whose kinds are summed up first.
+ * A file can have many holders and waiters, also when a hostile node makes them.  So each search for the next grant or
+ * recall is one walk over both, after another that sums up their kinds.
  */
 #include "server/leases/lease_table.h"
 

@@ -1,7 +1,7 @@
 /* The record of executed requests: see executed_log.h.
  *
  * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
- * half a key.  So is what is written of a turn.
+ * half a key.  So is an intent record.
  */
 #include "server/recovery/executed_log.h"
 
@@ -27,12 +27,12 @@ struct slot {
 	uint16_t phase;
 	uint16_t again;  /* it was sent before it was begun here: says nothing of those that its node sent after it */
 	uint64_t number; /* ascends with every slot used */
-	uint64_t before; /* of its turn */
+	uint64_t before; /* of its intent */
 };
 _Static_assert(sizeof(struct slot) == 64, "slots are 64 bytes");
 
-/* A change of names whose turn has come.  It counts for the slot with its key if that is in the phase INTENT. */
-struct turn {
+/* The intent of a change of names.  It counts for the slot with its key if that is in the phase INTENT. */
+struct intent {
 	uint32_t valid;
 	uint32_t phase; /* of the slot, before */
 	struct kr_executed_key key;
@@ -42,15 +42,15 @@ struct turn {
 	char name[KR_NAME_MAX + 1], new_name[KR_NAME_MAX + 1];
 };
 
-/* Of what the phases mean, and what follows the slots. */
+/* The version of the phases' meaning, and of what follows the slots. */
 static const uint8_t format[16] = "kairan turns 4";
 
 struct kr_executed {
 	pthread_mutex_t lock;
 	uint8_t *bytes; /* mapped: a block of the size of one slot (boot id, format, COMPLETE), then the slots */
 	struct slot *slots;
-	struct turn *turns; /* behind the slots */
-	uint64_t last;      /* number */
+	struct intent *intents; /* behind the slots */
+	uint64_t last;          /* number */
 	/* Where the keys are: by hash the slot that has got its key last, and by slot the one before with the same
 	 * hash; + 1, 0: none. */
 	uint32_t latest[KR_EXECUTED_SLOTS], earlier[KR_EXECUTED_SLOTS];
@@ -60,7 +60,7 @@ struct kr_executed {
 enum {
 	COMPLETE = 32, /* where the first block says whether a grace period of this boot is over */
 	SLOTS_LENGTH = (KR_EXECUTED_SLOTS + 1) * sizeof(struct slot),
-	LENGTH = SLOTS_LENGTH + KR_EXECUTED_INTENTS * sizeof(struct turn),
+	LENGTH = SLOTS_LENGTH + KR_EXECUTED_INTENTS * sizeof(struct intent),
 };
 
 static int map(struct kr_executed *executed, int dir)
@@ -164,7 +164,7 @@ int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **re
 		return err;
 	}
 	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
-	executed->turns = (struct turn *)(void *)(executed->bytes + SLOTS_LENGTH);
+	executed->intents = (struct intent *)(void *)(executed->bytes + SLOTS_LENGTH);
 	pthread_mutex_init(&executed->lock, NULL);
 	if (is_inherited(executed, boot_id)) {
 		executed->was_complete = executed->bytes[COMPLETE];
@@ -222,41 +222,41 @@ void kr_executed_begin_again(struct kr_executed *executed, const struct kr_execu
 	begin(executed, key, true, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
 }
 
-/* --- turns ------------------------------------------------------------------------------------ */
+/* --- intents ---------------------------------------------------------------------------------- */
 
-static void set_valid(struct turn *turn, bool valid)
+static void set_valid(struct intent *intent, bool valid)
 {
-	__atomic_store_n(&turn->valid, valid, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&intent->valid, valid, __ATOMIC_SEQ_CST);
 }
 
-static void write_turn(struct kr_executed *executed, const struct slot *slot, const struct kr_intent_change *change)
+static void write_intent(struct kr_executed *executed, const struct slot *slot, const struct kr_intent_change *change)
 {
-	struct turn *turn = executed->turns;
+	struct intent *intent = executed->intents;
 
-	while (turn < executed->turns + KR_EXECUTED_INTENTS && turn->valid)
-		turn++;
-	if (turn == executed->turns + KR_EXECUTED_INTENTS)
+	while (intent < executed->intents + KR_EXECUTED_INTENTS && intent->valid)
+		intent++;
+	if (intent == executed->intents + KR_EXECUTED_INTENTS)
 		return;
-	*turn = (struct turn){.phase = slot->phase,
+	*intent = (struct intent){.phase = slot->phase,
 		.key = slot->key,
 		.before = change->before,
 		.other = change->other,
 		.kind = change->kind,
 		.type = change->type,
 		.parent = *change->parent};
-	snprintf(turn->name, sizeof(turn->name), "%s", change->name);
+	snprintf(intent->name, sizeof(intent->name), "%s", change->name);
 	if (change->new_parent) {
-		turn->new_parent = *change->new_parent;
-		snprintf(turn->new_name, sizeof(turn->new_name), "%s", change->new_name);
+		intent->new_parent = *change->new_parent;
+		snprintf(intent->new_name, sizeof(intent->new_name), "%s", change->new_name);
 	}
-	set_valid(turn, true);
+	set_valid(intent, true);
 }
 
-static void clear_turn(struct kr_executed *executed, const struct kr_executed_key *key)
+static void clear_intent(struct kr_executed *executed, const struct kr_executed_key *key)
 {
-	for (struct turn *turn = executed->turns; turn < executed->turns + KR_EXECUTED_INTENTS; turn++)
-		if (turn->valid && memcmp(&turn->key, key, sizeof(*key)) == 0)
-			set_valid(turn, false);
+	for (struct intent *intent = executed->intents; intent < executed->intents + KR_EXECUTED_INTENTS; intent++)
+		if (intent->valid && memcmp(&intent->key, key, sizeof(*key)) == 0)
+			set_valid(intent, false);
 }
 
 /* What belongs to a phase is stored before it, and given up after. */
@@ -270,7 +270,7 @@ void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key 
 		slot->value = value;
 		set_phase(slot, KR_EXECUTED_DONE);
 	}
-	clear_turn(executed, key);
+	clear_intent(executed, key);
 }
 
 void kr_executed_intent(
@@ -281,7 +281,7 @@ void kr_executed_intent(
 
 	if (!slot)
 		return;
-	write_turn(executed, slot, change);
+	write_intent(executed, slot, change);
 	slot->before = change->before;
 	set_phase(slot, KR_EXECUTED_INTENT);
 }
@@ -294,49 +294,48 @@ void kr_executed_no_intent(
 
 	if (slot)
 		set_phase(slot, phase);
-	clear_turn(executed, key);
+	clear_intent(executed, key);
 }
 
-static void settle(struct slot *slot, const struct turn *turn, enum kr_executed_phase verdict, uint64_t value)
+static void settle(struct slot *slot, const struct intent *intent, enum kr_executed_phase verdict, uint64_t value)
 {
 	if (verdict == KR_EXECUTED_DONE) {
 		slot->err = 0;
 		slot->value = value;
 		set_phase(slot, KR_EXECUTED_DONE);
 	} else {
-		set_phase(slot, (enum kr_executed_phase)turn->phase);
+		set_phase(slot, (enum kr_executed_phase)intent->phase);
 	}
 }
 
-/* They are given up only when all are settled: who is killed in between finds them again, and nothing else has changed
- * then. */
+/* The records are given up only when all are settled, so that the next instance finds them again after a kill. */
 void kr_executed_settle(struct kr_executed *executed,
 	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value),
 	void *context)
 {
-	struct turn *turn, *end = executed->turns + KR_EXECUTED_INTENTS;
+	struct intent *intent, *end = executed->intents + KR_EXECUTED_INTENTS;
 	KR_SCOPED_LOCK(&executed->lock);
 
-	for (turn = executed->turns; turn < end; turn++) {
-		struct kr_intent_change change = {.kind = (enum kr_intent_kind)turn->kind,
-			.type = turn->type,
-			.parent = &turn->parent,
-			.name = turn->name,
-			.before = turn->before,
-			.other = turn->other,
-			.new_parent = &turn->new_parent,
-			.new_name = turn->new_name};
-		struct slot *slot = turn->valid ? find(executed, &turn->key) : NULL;
+	for (intent = executed->intents; intent < end; intent++) {
+		struct kr_intent_change change = {.kind = (enum kr_intent_kind)intent->kind,
+			.type = intent->type,
+			.parent = &intent->parent,
+			.name = intent->name,
+			.before = intent->before,
+			.other = intent->other,
+			.new_parent = &intent->new_parent,
+			.new_name = intent->new_name};
+		struct slot *slot = intent->valid ? find(executed, &intent->key) : NULL;
 		enum kr_executed_phase verdict = KR_EXECUTED_INTENT;
 		uint64_t value = 0;
 
 		if (slot && slot->phase == KR_EXECUTED_INTENT)
 			verdict = judge(context, &change, &value);
 		if (verdict != KR_EXECUTED_INTENT)
-			settle(slot, turn, verdict, value);
+			settle(slot, intent, verdict, value);
 	}
-	for (turn = executed->turns; turn < end; turn++)
-		set_valid(turn, false);
+	for (intent = executed->intents; intent < end; intent++)
+		set_valid(intent, false);
 }
 
 void kr_executed_complete(struct kr_executed *executed)

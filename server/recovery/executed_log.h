@@ -19,17 +19,17 @@
 struct kr_executed;
 struct kr_intent_change;
 
-/* TURNS: more than there are threads that change names.  Of one beyond them is not known what it did. */
+/* INTENTS: more than there are threads that change names.  A further one would have no record. */
 enum { KR_EXECUTED_SLOTS = 16384, KR_EXECUTED_INTENTS = 64 };
 
 enum kr_executed_phase {
 	KR_EXECUTED_UNKNOWN, /* never begun, or forgotten */
-	KR_EXECUTED_BEGUN, /* begun, and the process ended before it was done: it may have happened or not, but what has
-			      turns has not */
+	KR_EXECUTED_BEGUN, /* begun, and the process ended before it was done: a change of a name was not made, another
+			      effect may have been */
 	KR_EXECUTED_DONE,
 	KR_EXECUTED_DOUBT,  /* as UNKNOWN, when it was begun */
-	KR_EXECUTED_INTENT, /* its turn had come (intent.h), and nobody could tell at the start whether it has happened;
-			     * nothing has after it in its instance, in the same directory */
+	KR_EXECUTED_INTENT, /* the process ended during the change (intent.h), and the next one could not tell whether
+			       it was made; no later change of that directory was made by that process */
 };
 
 struct kr_executed_key {
@@ -42,22 +42,22 @@ struct kr_executed_key {
  * -errno with a reason. */
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);
 void kr_executed_close(struct kr_executed *executed);
-/* KEY is about to be executed.  In the turn that it had it stays. */
+/* KEY is about to be executed.  One in the phase INTENT stays in it. */
 void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key);
-/* ... and was sent before. DOUBTFUL: it may have been executed then, which is not remembered. */
+/* ... and was sent before.  DOUBTFUL: it may have been executed then, and forgotten. */
 void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful);
-/* KEY's turn for CHANGE has come.  And it is over without an effect: it is in PHASE again, as it was before. */
+/* KEY makes CHANGE now.  And: the change was not made, and KEY is in PHASE again, as it was before. */
 void kr_executed_intent(
 	struct kr_executed *executed, const struct kr_executed_key *key, const struct kr_intent_change *change);
 void kr_executed_no_intent(
 	struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
-/* What a former instance ended in the turns of.  JUDGE, for each: DONE, and *RET_VALUE is part of its answer; BEGUN: it
- * has not been made, as if its turn had not come; TURN: nobody can tell.  To be called once, before anything is
- * executed: what is not settled then is given up. Borrows CONTEXT. */
+/* Settles the changes during which the former instance ended.  JUDGE returns for each: DONE, with *RET_VALUE, which is
+ * part of its answer; BEGUN: the change was not made; INTENT: nobody can tell.  To be called once, before anything is
+ * executed.  The records are given up afterwards.  Borrows CONTEXT. */
 void kr_executed_settle(struct kr_executed *executed,
 	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value),
 	void *context);
-/* KEY has been executed with ERR; VALUE is part of its answer. Nothing if it was not begun, or is forgotten. */
+/* KEY was executed with ERR; VALUE is part of its answer.  Does nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
 /* Whether KEY, which is not found, cannot have been forgotten since the memory began: no record has been overwritten,
  * or there is one of an earlier request of the same node, begun when it came for the first time.  The record of KEY

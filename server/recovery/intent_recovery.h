@@ -1,11 +1,10 @@
-/* What has become of the changes of names that kairand was killed in the turns of (intent.h), found out at the start of
- * the next instance.
+/* Finds out, at the start of the server, which changes of names the former instance had made when it was killed in the
+ * midst of them (intent.h).
  *
- * Before anybody is served: so what is found under the names is what the change has left there, but for what programs
- * on this machine have changed directly.  Once nodes are served again, others may change the same names before the
- * change is asked for again, and nothing could be told. A directory that is gone tells, too, what was removed from it:
- * it could only be removed when it was empty.  Of whose directory cannot be opened now for another reason, and where
- * files are not identified by handles, the request stays in its turn (request_cache.c).
+ * It looks before anybody is served.  So the names stand for what the change has left there, unless a program on this
+ * machine has changed them.  Later, other nodes' changes would hide that.  A directory that is gone tells that the
+ * change removed the name, since only an empty directory can be removed.  A request stays in the phase INTENT if its
+ * directory cannot be opened now for another reason, or if files are not identified by handles (request_cache.h).
  */
 #ifndef KR_SERVER_INTENT_RECOVERY_H
 #define KR_SERVER_INTENT_RECOVERY_H

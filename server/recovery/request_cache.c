@@ -1,4 +1,4 @@
-/* Executing once: see request_cache.h. */
+/* The duplicate request cache (request_cache.h): what is remembered of each request, and what a repetition gets. */
 #include "server/recovery/request_cache.h"
 
 #include <stdio.h>
@@ -109,20 +109,20 @@ void kr_request_cache_end(struct kr_request *request, int err)
 		end(request, err, err ? 0 : value_of(request));
 }
 
-/* --- changes of names, in their turns --------------------------------------------------------- */
+/* --- changes of names ------------------------------------------------------------------------- */
 
-static void turn_begins(struct kr_intent *turn, const struct kr_intent_change *change)
+static void intent_begins(struct kr_intent *intent, const struct kr_intent_change *change)
 {
-	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, duplicate.intent);
+	struct kr_request *request = KR_CONTAINER_OF(intent, struct kr_request, duplicate.intent);
 	struct kr_executed_key key = key_of(request);
 
 	kr_executed_intent(request->server->recovery->executed, &key, change);
 }
 
-/* What it says of an error is not known yet: see names.h. */
-static void turn_ends(struct kr_intent *turn, int err, uint64_t after)
+/* After an error the names are unchanged.  Whether it means success is decided later (names.h). */
+static void intent_ends(struct kr_intent *intent, int err, uint64_t after)
 {
-	struct kr_request *request = KR_CONTAINER_OF(turn, struct kr_request, duplicate.intent);
+	struct kr_request *request = KR_CONTAINER_OF(intent, struct kr_request, duplicate.intent);
 	struct kr_executed_key key = key_of(request);
 
 	if (err)
@@ -152,8 +152,8 @@ bool kr_request_cache_by_other(const struct kr_request *request)
 
 void kr_request_cache_run(struct kr_request *request)
 {
-	request->duplicate.intent.begin = turn_begins;
-	request->duplicate.intent.end = turn_ends;
+	request->duplicate.intent.begin = intent_begins;
+	request->duplicate.intent.end = intent_ends;
 	kr_intent_take(request->duplicate.remembered && !request->duplicate.made ?
 			&request->duplicate.intent :
 			NULL); /* what it has made is remembered already */
@@ -161,8 +161,8 @@ void kr_request_cache_run(struct kr_request *request)
 	kr_intent_take(NULL);
 }
 
-/* Those whose effect, or all of it that a repetition could spoil, is a change of names. */
-static bool has_turn(const struct kr_request *request)
+/* Whether all of its effect that a repetition could spoil is a change of a name. */
+static bool is_change_of_name(const struct kr_request *request)
 {
 	switch (request->type) {
 	case KR_MSG_MAKE:
@@ -187,7 +187,7 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 	kr_request_reply_job(request);
 }
 
-/* Says what it would have said then. True if REQUEST needs nothing else: what is made is still to be looked for. */
+/* Answers as the first execution did.  False: the handler has still to look up the file that was made. */
 static bool answer(struct kr_request *request, uint64_t value)
 {
 	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
@@ -224,10 +224,9 @@ static bool answer(struct kr_request *request, uint64_t value)
 	}
 }
 
-/* Whether REQUEST, of which nothing is remembered, may have been executed.  Of a node that is late that is not asked:
- * others could make and remove in its place, and two that are told that they have would have the same lock.
- * The memory must go back to when REQUEST was sent.  The first instance of a boot begins it.  Where that ended in its
- * grace period, nodes still bring the next one what they sent before the boot. */
+/* Whether REQUEST, which the log lacks, may have been executed.  Never so for a late node (request_cache.h).
+ * The log must go back to when REQUEST was sent.  The first instance of a boot begins it; if that instance ended in its
+ * grace period, nodes send the next one what they had sent before the boot. */
 static bool may_be_forgotten(const struct kr_request *request, const struct kr_executed_key *key)
 {
 	struct kr_executed *executed = request->server->recovery->executed;
@@ -236,7 +235,7 @@ static bool may_be_forgotten(const struct kr_request *request, const struct kr_e
 		!(kr_executed_was_complete(executed) && kr_executed_never(executed, key));
 }
 
-/* --- those whose session has ended before them ------------------------------------------------ */
+/* --- requests that outlive their session ------------------------------------------------------ */
 
 static bool match_key(const struct kr_table_link *link, const void *key)
 {
@@ -260,14 +259,14 @@ void kr_request_cache_outlives(struct kr_request *request)
 	kr_table_insert(&request->server->sessions->outliving, &request->duplicate.by_key, hash(&key));
 }
 
-/* Its session has ended, too: the node asks for it once more in another one, or does not want it any more. */
+/* The repetition's session has ended, too: the node sends it once more in its next session, or has given it up. */
 static void stop_waiting(struct kr_request *repetition)
 {
 	kr_list_remove(&repetition->wait);
 	kr_request_drop(repetition);
 }
 
-/* It cannot be withdrawn by its node: what it is told then is that nothing has happened. */
+/* The node cannot withdraw a repetition that waits: "withdrawn" would mean that nothing has happened. */
 static bool waits_for_the_first(struct kr_request *repetition, const struct kr_executed_key *key)
 {
 	struct kr_table_link *link = kr_table_find(&repetition->server->sessions->outliving, hash(key), match_key, key);
@@ -280,7 +279,7 @@ static bool waits_for_the_first(struct kr_request *repetition, const struct kr_e
 	return true;
 }
 
-/* REQUEST has been executed as told by ERR and VALUE. */
+/* REQUEST was executed with the result ERR and VALUE. */
 static bool settle(struct kr_request *request, int err, uint64_t value)
 {
 	request->duplicate.remembered = true;
@@ -290,7 +289,7 @@ static bool settle(struct kr_request *request, int err, uint64_t value)
 	return true;
 }
 
-/* What it has done may have been forgotten meanwhile (executed_log.h). */
+/* The log may have forgotten FIRST meanwhile (executed_log.h). */
 static void go_on(struct kr_request *repetition, const struct kr_request *first)
 {
 	repetition->hurry = NULL;
@@ -325,19 +324,18 @@ bool kr_request_cache_settled(struct kr_request *request)
 	case KR_EXECUTED_DONE:
 		return settle(request, err, value);
 	case KR_EXECUTED_BEGUN:
-		/* Its instance has ended, or it was withdrawn. Changes of names have not been made then.  Of others,
-		 * nobody could come between (what others can see before the answer is remembered as done), and to do it
-		 * again does no harm. */
-		if (has_turn(request))
+		/* The former instance ended, or the request was withdrawn.  A change of a name was not made then.  Other
+		 * effects are DONE before another node can see them, so to repeat them does no harm. */
+		if (is_change_of_name(request))
 			request->duplicate.maybe_executed = false;
 		break;
 	case KR_EXECUTED_INTENT:
-		/* Nobody could tell at the start (intent_recovery.h).  If the name stands for what it did then, it has
-		 * not been made, or has made nothing else of it: to do it again does no harm.  Else it has been. */
+		/* intent_recovery.h could not tell.  If the name stands for the same file as before, the change was not
+		 * made, or to make it again does no harm.  Else it was made. */
 		request->duplicate.intent.expected = value;
 		request->duplicate.had_intent = true;
-		if (request->type == KR_MSG_CREATE) /* nothing was there that it could have cut; what is there may be
-						       somebody's by now */
+		if (request->type == KR_MSG_CREATE) /* there was no file to truncate; one that is there may be another
+						       node's */
 			request->msg.create_request.flags &= ~(uint32_t)KR_OPEN_TRUNC;
 		break;
 	case KR_EXECUTED_DOUBT:

@@ -1,41 +1,49 @@
-/* Requests that must not run twice although their answer was lost with a session or with a former instance of the
- * server: by the second time others may have built on what the first did.  executed_log.h remembers them.  One that it
- * would have and does not has not run, so that "exists" and "is not there" are about what others did.  One that may be
- * forgotten (a boot of the machine ends the memory) may have, and they can mean success (names.h), unless another is
- * remembered to have done the same.  But a node that is late is told them as they are: that it is told of a failure of
- * what it has made is better than that two are told that they have made one lock, or removed one token.
+/* The duplicate request cache: a request whose answer was lost, with its session or with a former instance of the
+ * server, must not be executed twice, because other nodes may have built on its first effect.
  *
- * Changes of names are remembered in the instant in which they are made (intent.h), since another node's can be made
- * right after them, before the loop hears of either: with the repetition of the first rmdir of a lock directory made
- * after that one's mkdir, two would have the lock.  Of those in whose instant kairand was killed, its next instance
- * finds out before it serves anybody whether they have been made (intent_recovery.h).  Loop thread.
+ * executed_log.h remembers requests, and in which phase each is.  When a node sends a request again:
+ *
+ *   phase     meaning                                     the repetition
+ *   DONE      executed                                    gets the remembered answer
+ *   INTENT    the server was killed during the change,    runs only if the name still stands for the file that it
+ *             and cannot tell whether it was made         stood for before the first execution
+ *   BEGUN     begun, not done                             runs; a change of a name was not made (else INTENT)
+ *   DOUBT     as UNKNOWN, when it was begun               runs; as below
+ *   UNKNOWN   never begun, or forgotten                   runs; as below
+ *
+ * If the log is complete (since the first instance of this boot), a request that it lacks was not executed.  Then
+ * EEXIST and ENOENT are genuine errors.  If the log may lack it, they may be the effect of the first execution, and
+ * mean success (names.h), unless another request is remembered to have had that effect.  A late node always gets the
+ * genuine error: a false error is better than two nodes that both hold one lock directory, or both took one token.
+ *
+ * A change of a name becomes DONE under the lock of its directory (intent.h), before another change can follow.  After
+ * a kill in between, the next instance finds out which of these changes were made before it serves anybody
+ * (intent_recovery.h).  Loop thread.
  */
 #ifndef KR_SERVER_REQUEST_CACHE_H
 #define KR_SERVER_REQUEST_CACHE_H
 
 #include "server/session/request.h"
 
-/* REQUEST, sent before on another session, is about to be handled. True: it had been executed and is answered now (or
- * will be), or it is being executed for that session still, and goes on when that has ended. False: it is to be
- * handled; a truncation that was made already is taken out of it. */
+/* REQUEST, sent before in another session, is about to be handled.  True: it was executed, and is answered now or soon;
+ * or it still runs for that session, and REQUEST goes on when that is over.  False: the caller handles it; a truncation
+ * that was made already is taken out of it. */
 bool kr_request_cache_settled(struct kr_request *request);
-/* Whether it is remembered that another request has made FID. Any thread. */
+/* Whether another request is remembered to have made FID.  Any thread. */
 bool kr_request_cache_made_by_other(const struct kr_request *request, const struct kr_fid *fid);
 /* Whether another request is remembered to have removed the name that REQUEST (REMOVE, RENAME) is to remove, or to
- * have made the one that REQUEST (LINK) is to make.  Not asked of one that had its turn: what others did before that
- * was of another file. Any thread. */
+ * have made the name that REQUEST (LINK) is to make.  Always false for a request in phase INTENT.  Any thread. */
 bool kr_request_cache_by_other(const struct kr_request *request);
-/* Executes it, in the pool. */
+/* Executes REQUEST, in the pool. */
 void kr_request_cache_run(struct kr_request *request);
-/* Around its execution: before the first job; and before the reply, or, where that waits for others, before they can
- * build on what it has done. */
+/* Around the execution of REQUEST: before its first job; and before its reply.  Where the reply waits for other nodes,
+ * _end comes before they can build on the effect. */
 void kr_request_cache_begin(struct kr_request *request);
 void kr_request_cache_end(struct kr_request *request, int err);
-/* REQUEST's session has ended, and it cannot be withdrawn: repetitions that come for another session of its node wait
- * for it.  So from here on it must not wait for its node: for the disk, and for a bounded time for others, of whom its
- * node's next session is one, where what was told of names is forgotten (invalidation.h). */
+/* The session of REQUEST has ended while REQUEST cannot be withdrawn.  Repetitions in the node's next session wait for
+ * it, so from here on it must not wait for its own node: only for the disk, and for a bounded time for INVALIDATE. */
 void kr_request_cache_outlives(struct kr_request *request);
-/* It is being freed. */
+/* REQUEST is being freed. */
 void kr_request_cache_over(struct kr_request *request);
 
 void kr_request_cache_register(struct kr_server *server);

@@ -30,10 +30,10 @@ enum { KR_ATTR_CACHE_CHANGE_MAX = 6 };
 /* Whose attribute caches one request invalidates: the request's part of leases/invalidation.c. */
 struct kr_invalidation_set {
 	uint64_t since; /* the table's moment when the request came */
-	uint32_t slots[KR_ATTR_CACHE_CHANGE_MAX], count;
+	uint32_t buckets[KR_ATTR_CACHE_CHANGE_MAX], count;
 	uint32_t also;                            /* bits by index: a change there beyond the names in the request */
-	uint64_t asked[KR_ATTR_CACHE_CHANGE_MAX]; /* bits per slot */
-	struct kr_list forgets;                   /* unanswered */
+	uint64_t asked[KR_ATTR_CACHE_CHANGE_MAX]; /* bits per bucket */
+	struct kr_list unanswered;                /* struct sent of invalidation.c */
 	void (*next)(struct kr_request *request);
 };
 

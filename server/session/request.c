@@ -290,7 +290,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 	request->connection = session->connections;
 	kr_list_append(&request->server->sessions->unanswered, &request->of_all);
 	kr_link_init(&request->wait);
-	kr_list_init(&request->invalidation.forgets);
+	kr_list_init(&request->invalidation.unanswered);
 	kr_list_init(&request->duplicate.repetitions);
 	kr_list_init(&request->after_flush.waiting);
 	kr_link_init(&request->after_flush.of_flushes);
