@@ -18,6 +18,13 @@ done
 echo '#include <kairan/kairan_ioctl.h>' >"$WORK/uses.c"
 cc -fsyntax-only -Wall -Wextra -Werror -I "$PREFIX/include" "$WORK/uses.c" || fail "the header for programs does not stand alone"
 
+note "exit status of wrong options, and versions"
+for expected in kairan=64 kairand=64 kairanfs=1; do
+	program=${expected%=*}
+	env "$program" --nonsense >"$WORK/said" 2>&1
+	[ $? = "${expected#*=}" ] && grep -q nonsense "$WORK/said" || fail "$program --nonsense does not end with ${expected#*=}: $(cat "$WORK/said")"
+	[[ $(env "$program" --version) == "$program "[0-9]* ]] || fail "$program --version"
+done
 note "the service"
 unit=$PREFIX/lib/systemd/system/kairand@.service
 kept=$(sed -n '/^static const struct kr_capability kept/,/^}/s/.*{\(CAP_[A-Z_]*\),.*/\1/p' "$TOP/server/export/cred.c")
