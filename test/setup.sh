@@ -5,8 +5,9 @@ packages_test="libcmocka-dev iproute2 util-linux e2fsprogs btrfs-progs python3 r
 packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools libpnetcdf-dev gfortran"
 packages_clang="clang"
 packages_deb="dpkg-dev debhelper libopenmpi-dev libmpich-dev"
+packages_rpm="rpm libopenmpi-dev libmpich-dev"
 
-# need_packages GROUP...: 0 when all packages of these groups (build, test, mpi, clang, deb) are there.
+# need_packages GROUP...: 0 when all packages of these groups (build, test, mpi, clang, deb, rpm) are there.
 need_packages() {
 	local group missing="" package list
 	for group in "$@"; do
