@@ -1,11 +1,14 @@
-# Sourced by ./check and ./demo: the Debian packages that they need, installed when missing and possible.
+# Sourced by ./check, ./demo, ./package and test/package/run: the Debian packages that they need, installed when missing and possible.
 
 packages_build="gcc meson ninja-build pkg-config libfuse3-dev fuse3 libuv1-dev libjansson-dev libxxhash-dev libsodium-dev libmunge-dev"
 packages_test="libcmocka-dev iproute2 util-linux e2fsprogs btrfs-progs python3 rsync git make acl binutils procps nftables gdb munge"
 packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools libpnetcdf-dev gfortran"
 packages_clang="clang"
+packages_deb="dpkg-dev debhelper libopenmpi-dev libmpich-dev"
+packages_rpm="rpm libopenmpi-dev libmpich-dev"
+packages_chroot="mmdebstrap lintian iproute2 util-linux"
 
-# need_packages GROUP...: 0 when all packages of build, test, mpi, clang are there.
+# need_packages GROUP...: 0 when all packages of these groups (build, test, mpi, clang, deb, rpm, chroot) are there.
 need_packages() {
 	local group missing="" package list
 	for group in "$@"; do

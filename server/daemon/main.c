@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -139,7 +140,7 @@ int main(int argc, char **argv)
 		kr_options_print(&kr_server_options_set, &options, stdout);
 	} else if (err || kr_server_options_check(&options, &arguments)) {
 		kr_log_error("%s", kr_fail_reason());
-		status = 2;
+		status = EX_USAGE;
 	} else {
 		if (options.verbose)
 			kr_log_init("kairand", KR_LOG_DEBUG);

@@ -18,6 +18,13 @@ done
 echo '#include <kairan/kairan_ioctl.h>' >"$WORK/uses.c"
 cc -fsyntax-only -Wall -Wextra -Werror -I "$PREFIX/include" "$WORK/uses.c" || fail "the header for programs does not stand alone"
 
+note "exit status of wrong options, and versions"
+for expected in kairan=64 kairand=64 kairanfs=1; do
+	program=${expected%=*}
+	env "$program" --nonsense >"$WORK/said" 2>&1
+	[ $? = "${expected#*=}" ] && grep -q nonsense "$WORK/said" || fail "$program --nonsense does not end with ${expected#*=}: $(cat "$WORK/said")"
+	[[ $(env "$program" --version) == "$program "[0-9]* ]] || fail "$program --version"
+done
 note "the service"
 unit=$PREFIX/lib/systemd/system/kairand@.service
 kept=$(sed -n '/^static const struct kr_capability kept/,/^}/s/.*{\(CAP_[A-Z_]*\),.*/\1/p' "$TOP/server/export/cred.c")
@@ -66,13 +73,18 @@ on node1 mount -o remount,ro "$M" >"$WORK/said" 2>&1 || fail "remount read-only:
 on node1 mount -o remount,rw "$M" 2>/dev/null && on node1 touch "$M/other" || fail "remount read-write"
 on node1 umount "$M" || fail "umount"
 
-note "umount(8) with its helper"
+note "the helpers of mount(8) and umount(8)"
 sbin=$(realpath /sbin)
 mkdir "$WORK/sbin" "$WORK/sbin.was"
 on node1 mount --bind "$sbin" "$WORK/sbin.was" || fail "bind"
 for program in "$sbin"/*; do ln -s "$WORK/sbin.was/${program##*/}" "$WORK/sbin/"; done
-ln -s "$PREFIX/share/kairan/umount.fuse.kairanfs" "$WORK/sbin/"
+ln -s "$PREFIX/share/kairan/mount.kairanfs" "$PREFIX/share/kairan/umount.fuse.kairanfs" "$WORK/sbin/"
 on node1 mount --bind "$WORK/sbin" "$sbin" || fail "bind"
+on node1 mount -t kairanfs -o "_netdev,nofail,local=$WORK/node1/local" "$SERVER_ADDRESS:/" "$M" || fail "mount -t kairanfs"
+on node1 grep -qF "$SERVER_ADDRESS:/ $M fuse.kairanfs " /proc/mounts || fail "the mount's type: $(on node1 grep -F " $M " /proc/mounts)"
+on node1 umount "$M" || fail "umount"
+! on node1 mount -t kairanfs -o "no_such_option,local=$WORK/node1/local" "$SERVER_ADDRESS:/" "$M" 2>"$WORK/said" || fail "mounts with an unknown option"
+grep -q no_such_option "$WORK/said" || fail "mount -t kairanfs says: $(cat "$WORK/said")"
 for how in away back; do
 	on node1 kairanfs $SERVER_ADDRESS:/ "$M" -o "local=$WORK/node1/local,close=async,flush_age=1000,drain_timeout=2" || fail "mount"
 	on node1 sh -c "echo '$how' >'$M/$how'" || fail "write"
