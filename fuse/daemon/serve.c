@@ -31,6 +31,7 @@
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/daemon/kernel.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
@@ -546,6 +547,7 @@ static void unmake(struct kr_serve *serve)
 	kr_attr_cache_free(mount->attr_cache);
 	kr_kernel_attrs_free(mount->kernel_attrs);
 	kr_inodes_free(mount->inodes);
+	kr_counters_free(mount->counters);
 	kr_kernel_free(serve->kernel);
 }
 
@@ -555,6 +557,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 
 	serve->mount.options = options;
 	serve->mount.local = local;
+	serve->mount.counters = kr_counters_new();
 	serve->mount.batches = kr_batches_new();
 	serve->mount.attr_cache = kr_attr_cache_new();
 	serve->mount.kernel_attrs = kr_kernel_attrs_new();

@@ -2,6 +2,8 @@
 #ifndef KR_SERVER_LIFE_H
 #define KR_SERVER_LIFE_H
 
+#include <jansson.h>
+
 #include "server/base/server.h"
 #include "server/daemon/shutdown.h"
 #include "server/export/doubtful_times.h"
@@ -18,6 +20,8 @@ struct kr_daemon {
 
 /* Handles STATUS: the server as JSON, for `kairan status HOST` (status.c). */
 void kr_status_register(struct kr_server *server);
+/* The numbers of that alone, owned: what takes as long with many nodes and files as with few. */
+json_t *kr_server_figures(const struct kr_server *server);
 /* Fills and starts everything but the listeners, in this order: state, export, handlers, data, grace.  Borrows LOOP
  * and OPTIONS until kr_server_fini.  0 or -errno with kr_fail's reason, then nothing is left behind. */
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options);
