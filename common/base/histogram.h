@@ -32,7 +32,7 @@ static inline void kr_histogram_add(struct kr_histogram *histogram, uint64_t ns)
 
 /* Adds all of FROM to TO. */
 void kr_histogram_merge(struct kr_histogram *to, const struct kr_histogram *from);
-/* {"count", "sum_us", "buckets": [...]}, owned: the counts of the buckets, not cumulative, without the zeros at the end.
+/* {"count", "sum_us", "buckets": [...]}, owned.  The buckets are not cumulative, and end with the last that is not 0.
  * NULL: nothing was counted. */
 json_t *kr_histogram_json(const struct kr_histogram *histogram);
 /* The time in us below which the SHARE (0 to 1) of what BUCKETS, such an array, counts lies: between the limits of its

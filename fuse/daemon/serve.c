@@ -23,7 +23,9 @@
 #include "fuse/ops/batch.h"
 #include "fuse/file/prefetch.h"
 #include "fuse/readcache/cache.h"
+#include "common/metrics/metrics_server.h"
 #include "fuse/daemon/control.h"
+#include "fuse/daemon/mount_metrics.h"
 #include "fuse/names/dir_fsync.h"
 #include "fuse/session/session.h"
 #include "fuse/writeback/drain.h"
@@ -394,6 +396,14 @@ static void make_control(void *context)
 	keep_reason(step);
 }
 
+static void make_metrics(void *context)
+{
+	struct kr_step *step = context;
+
+	step->err = kr_mount_metrics_start(&step->serve->mount);
+	keep_reason(step);
+}
+
 static int make_mount(struct kr_serve *serve)
 {
 	struct kr_mount *mount = &serve->mount;
@@ -450,6 +460,8 @@ static int make(struct kr_serve *serve)
 	if (err == 0 && serve->replay_only)
 		serve->before = look(serve);
 	else if (err == 0)
+		err = in_loop(serve, make_metrics);
+	if (err == 0 && !serve->replay_only)
 		err = make_mount(serve);
 	if (err == 0)
 		err = in_loop(serve, begin_session);
@@ -503,6 +515,7 @@ static void stop_protocol(void *context)
 	struct kr_step *step = context;
 	struct kr_mount *mount = &step->serve->mount;
 
+	kr_metrics_stop(mount->metrics);
 	kr_control_free(mount->control);
 	kr_prefetches_free(mount->prefetches);
 	if (mount->flusher)
