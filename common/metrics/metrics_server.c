@@ -374,8 +374,7 @@ int kr_metrics_start(uv_loop_t *loop, const char *address, char *(*collect)(void
 	server->ask.data = server->tick.data = server;
 	uv_timer_start(&server->tick, on_tick, TICK_MS, TICK_MS);
 	server->http = make_responses(server) ? start_http(server, fd) : NULL;
-	if (!server->http) {
-		close(fd);
+	if (!server->http) { /* the daemon ends by this, and the socket with it, if libmicrohttpd has not closed it */
 		kr_metrics_stop(server);
 		return kr_fail(-ENOMEM, "metrics: libmicrohttpd cannot start");
 	}
