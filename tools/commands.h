@@ -7,6 +7,7 @@
 #include "fuse/daemon/mountpoint.h"
 
 int kr_tool_status(int argc, char **argv);
+int kr_tool_top(int argc, char **argv);
 int kr_tool_flush(int argc, char **argv);
 int kr_tool_stage(int argc, char **argv);
 int kr_tool_umount(int argc, char **argv);

@@ -146,3 +146,8 @@ int kr_find_mount(const char *path, struct kr_mounted *ret_mounted, char **ret_b
 	return err < 0 ? kr_fail_errno(err, "%s", path) :
 			 kr_fail(-ENOENT, "%s does not lie on a mount of kairanfs", path);
 }
+
+bool kr_looks_like_path(const char *text)
+{
+	return *text == '/' || *text == '.' || strchr(text, '/') || access(text, F_OK) == 0;
+}

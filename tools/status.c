@@ -104,7 +104,7 @@ static void print_journal(const json_t *status)
 			kr_bytes_text(kr_number(status, "journal", "set_aside")));
 	if (*kr_text_of(journal, "refused"))
 		printf("  JOURNAL     full of what the server refuses, most of it of %s: writes to other files fail "
-			"for want of room until it takes that, or "
+		       "for want of room until it takes that, or "
 		       "kairan flush --discard lets it go\n",
 			kr_text_of(journal, "refused"));
 	else if (json_is_true(json_object_get(journal, "waiting")))
@@ -142,7 +142,7 @@ static void print_mount(const json_t *status)
 		json_integer_value(json_object_get(status, "pid")), kr_text_of(status, "local"));
 	if (json_is_true(json_object_get(status, "detached")))
 		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its "
-			"process goes on until no program has a "
+		       "process goes on until no program has a "
 		       "file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n",
 			json_integer_value(json_object_get(status, "pid")));
 	print_server_line(status);
@@ -364,17 +364,11 @@ static void show_server(struct show *show, const char *name)
 	json_decref(status);
 }
 
-/* A mount point is an absolute or dotted path, or an existing name; all else is a host. */
-static bool looks_like_path(const char *text)
-{
-	return *text == '/' || *text == '.' || strchr(text, '/') || access(text, F_OK) == 0;
-}
-
 static void show_one(struct show *show, const char *argument)
 {
 	struct kr_mounted mounted;
 
-	if (!looks_like_path(argument)) {
+	if (!kr_looks_like_path(argument)) {
 		show_server(show, argument);
 	} else if (kr_find_mount(argument, &mounted, NULL) < 0) {
 		if (strstr(argument, ":/"))

@@ -17,6 +17,7 @@
 struct fuse_session;
 struct kr_mount_options;
 struct kr_local;
+struct kr_counters;
 struct kr_loop;
 struct kr_rpc;
 struct kr_session;
@@ -29,6 +30,7 @@ struct kr_cache;
 struct kr_hops;
 struct kr_notifier;
 struct kr_control;
+struct kr_metrics_server;
 struct kr_locks;
 struct kr_batches;
 struct kr_prefetches;
@@ -39,7 +41,8 @@ struct kr_dir_fsync;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
-	struct kr_local *local; /* the local directory: locked, journal/ and cache/ in it */
+	struct kr_local *local;       /* the local directory: locked, journal/ and cache/ in it */
+	struct kr_counters *counters; /* NULL: nothing is counted */
 	struct kr_loop *kr_loop;
 	uv_loop_t *loop; /* == kr_loop_uv(kr_loop) */
 	struct kr_rpc *rpc;
@@ -63,6 +66,7 @@ struct kr_mount {
 	struct kr_dir_fsync *dir_syncs;
 	struct fuse_session *fuse;
 	struct kr_control *control;
+	struct kr_metrics_server *metrics; /* NULL: not asked for */
 
 	/* Fencing by the node's own clock (fence.h).  After this moment (kr_clock_ns) the server may have given the
 	 * node's leases away.  So the node serves nothing from caches and leases, and ops wait.  Each answered PING of

@@ -10,6 +10,7 @@
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
 #include "common/config/options.h"
+#include "common/metrics/metrics_server.h"
 #include "common/rpc/seal.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
@@ -69,6 +70,8 @@ static const struct kr_option table[] = {
 		.help = "processors that the daemon may use, like 0-3:8 (default: all that its parent may)"},
 	{.name = "shared_mmap", .type = KR_OPTION_BOOL, .offset = FIELD(shared_mmap),
 		.help = "on kernels before 6.6, which need it for that: files open for reading and writing can be mapped with MAP_SHARED"},
+	{.name = "metrics", .type = KR_OPTION_STRING, .offset = FIELD(metrics), .value_name = "ADDR:PORT",
+		.help = "serve metrics for Prometheus at http://ADDR:PORT/metrics, to everybody who reaches the address; off by default"},
 	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
 		.help = "mount over a directory that is not empty"},
 	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,
@@ -220,6 +223,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 			kr_security_name((enum kr_security)options->security));
 	if (options->munge && !kr_munge_is_built())
 		return kr_fail(-EINVAL, "this kairanfs is built without MUNGE");
+	if (options->metrics && kr_metrics_check(options->metrics) < 0)
+		return -EINVAL;
 	if (options->munge && options->key)
 		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
 	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)

@@ -48,6 +48,7 @@ struct kr_mount_options {
 	uint64_t threads;
 	char *cpus;        /* NULL: as the parent */
 	cpu_set_t cpu_set; /* cpus, parsed */
+	char *metrics;     /* ADDR:PORT; NULL: none */
 	bool soft, hard, nonempty, shared_mmap;
 	bool foreground, debug;
 };

@@ -235,7 +235,9 @@ static void *work(void *context)
 			continue;
 		if (length <= 0)
 			break;
+		kr_op_received(buffer.mem);
 		fuse_session_process_buf(kernel->fuse, &buffer);
+		kr_op_served(kernel->mount);
 	}
 	free(buffer.mem);
 	pthread_mutex_lock(&kernel->lock);

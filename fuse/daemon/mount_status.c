@@ -6,11 +6,13 @@
 #include "common/base/buf.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
+#include "common/base/process.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
 #include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/names/kernel_attrs.h"
@@ -61,6 +63,9 @@ static json_t *backlog_status(struct kr_mount *mount)
 	json_object_set_new(status, "orphaned_files", number(left.orphaned_files));
 	json_object_set_new(status, "unstable_bytes", number(left.unstable));
 	json_object_set_new(status, "damages", number(left.damages));
+	json_object_set_new(status, "conflict_files", number(left.conflict_files));
+	json_object_set_new(
+		status, "oldest_ms", number(left.oldest_ns ? (kr_clock_ns() - left.oldest_ns) / KR_NS_PER_MS : 0));
 	return status;
 }
 
@@ -122,12 +127,31 @@ static json_t *files_status(struct kr_mount *mount)
 	return status;
 }
 
+json_t *kr_mount_figures(struct kr_mount *mount)
+{
+	json_t *figures = json_object();
+
+	json_object_set_new(figures, "kind", json_string("mount"));
+	json_object_set_new(figures, "version", json_string(KR_VERSION));
+	json_object_set_new(figures, "server", server_status(mount));
+	json_object_set_new(figures, "backlog", backlog_status(mount));
+	json_object_set_new(figures, "journal", kr_flusher_journal_status(mount->flusher));
+	json_object_set_new(figures, "cache", cache_status(mount));
+	json_object_set_new(figures, "ring", ring_status(mount));
+	json_object_set_new(figures, "inodes", files_status(mount));
+	json_object_set_new(figures, "notes", kr_attr_cache_status(mount));
+	json_object_set_new(figures, "kernel_attributes", kr_kernel_attrs_status(mount));
+	json_object_set_new(figures, "operations", operations_status(mount));
+	json_object_set_new(figures, "counters", kr_counters_status(mount->counters));
+	json_object_set_new(figures, "buffer_bytes", number(kr_buf_bytes_in_use()));
+	json_object_set_new(figures, "process", kr_process_status());
+	return figures;
+}
+
 json_t *kr_mount_status(struct kr_mount *mount)
 {
-	json_t *status = json_object();
+	json_t *status = kr_mount_figures(mount), *flusher = kr_flusher_status(mount->flusher);
 
-	json_object_set_new(status, "kind", json_string("mount"));
-	json_object_set_new(status, "version", json_string(KR_VERSION));
 	json_object_set_new(status, "source", kr_text_json(mount->options->source));
 	json_object_set_new(status, "mount_point", kr_text_json(mount->options->mount_point));
 	json_object_set_new(status, "local", kr_text_json(kr_local_path(mount->local)));
@@ -135,18 +159,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 	json_object_set_new(status, "pid", json_integer(getpid()));
 	json_object_set_new(status, "drain_timeout_ms", number(mount->options->drain_timeout));
 	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
-	json_object_set_new(status, "server", server_status(mount));
-	json_object_set_new(status, "backlog", backlog_status(mount));
-	/* files, damage, journal */
-	json_t *flusher = kr_flusher_status(mount->flusher);
-	json_object_update(status, flusher);
+	json_object_update(status, flusher); /* files, damage, conflicts */
 	json_decref(flusher);
-	json_object_set_new(status, "cache", cache_status(mount));
-	json_object_set_new(status, "ring", ring_status(mount));
-	json_object_set_new(status, "inodes", files_status(mount));
-	json_object_set_new(status, "notes", kr_attr_cache_status(mount));
-	json_object_set_new(status, "kernel_attributes", kr_kernel_attrs_status(mount));
-	json_object_set_new(status, "operations", operations_status(mount));
-	json_object_set_new(status, "buffer_bytes", number(kr_buf_bytes_in_use()));
 	return status;
 }

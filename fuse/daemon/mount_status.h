@@ -8,5 +8,7 @@
 
 /* The status as JSON, owned by the caller; loop thread. NULL: out of memory. */
 json_t *kr_mount_status(struct kr_mount *mount);
+/* The numbers of that alone, without any file or path; owned by the caller; loop thread. */
+json_t *kr_mount_figures(struct kr_mount *mount);
 
 #endif

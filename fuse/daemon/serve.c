@@ -23,7 +23,9 @@
 #include "fuse/ops/batch.h"
 #include "fuse/file/prefetch.h"
 #include "fuse/readcache/cache.h"
+#include "common/metrics/metrics_server.h"
 #include "fuse/daemon/control.h"
+#include "fuse/daemon/mount_metrics.h"
 #include "fuse/names/dir_fsync.h"
 #include "fuse/session/session.h"
 #include "fuse/writeback/drain.h"
@@ -31,6 +33,7 @@
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/daemon/kernel.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/loop.h"
@@ -393,6 +396,14 @@ static void make_control(void *context)
 	keep_reason(step);
 }
 
+static void make_metrics(void *context)
+{
+	struct kr_step *step = context;
+
+	step->err = kr_mount_metrics_start(&step->serve->mount);
+	keep_reason(step);
+}
+
 static int make_mount(struct kr_serve *serve)
 {
 	struct kr_mount *mount = &serve->mount;
@@ -449,6 +460,8 @@ static int make(struct kr_serve *serve)
 	if (err == 0 && serve->replay_only)
 		serve->before = look(serve);
 	else if (err == 0)
+		err = in_loop(serve, make_metrics);
+	if (err == 0 && !serve->replay_only)
 		err = make_mount(serve);
 	if (err == 0)
 		err = in_loop(serve, begin_session);
@@ -502,6 +515,7 @@ static void stop_protocol(void *context)
 	struct kr_step *step = context;
 	struct kr_mount *mount = &step->serve->mount;
 
+	kr_metrics_stop(mount->metrics);
 	kr_control_free(mount->control);
 	kr_prefetches_free(mount->prefetches);
 	if (mount->flusher)
@@ -546,6 +560,7 @@ static void unmake(struct kr_serve *serve)
 	kr_attr_cache_free(mount->attr_cache);
 	kr_kernel_attrs_free(mount->kernel_attrs);
 	kr_inodes_free(mount->inodes);
+	kr_counters_free(mount->counters);
 	kr_kernel_free(serve->kernel);
 }
 
@@ -555,6 +570,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 
 	serve->mount.options = options;
 	serve->mount.local = local;
+	serve->mount.counters = kr_counters_new();
 	serve->mount.batches = kr_batches_new();
 	serve->mount.attr_cache = kr_attr_cache_new();
 	serve->mount.kernel_attrs = kr_kernel_attrs_new();

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/notify.h"
 #include "fuse/file/handle.h"
 #include "fuse/names/inode_table.h"
@@ -42,6 +43,7 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	struct recall *recall;
 
 	(void)data;
+	kr_count(mount->counters, KR_COUNT_RECALLS, 1);
 	if (!request->kinds) {
 		kr_shrink_notices_heard(mount->files, &request->file, down);
 		kr_file_put(file);

@@ -8,6 +8,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/util.h"
+#include "fuse/base/counters.h"
 #include "fuse/file/file_read.h"
 #include "fuse/base/notify.h"
 #include "fuse/writeback/flush.h"
@@ -191,6 +192,12 @@ static ssize_t read_extents(const struct kr_batch_ask *ask, uint64_t offset, siz
 	return (ssize_t)done;
 }
 
+static void reply_bytes(fuse_req_t req, const char *buffer, size_t length)
+{
+	kr_count(kr_op_mount(req)->counters, KR_COUNT_READ_BYTES, length);
+	fuse_reply_buf(req, buffer, length);
+}
+
 void kr_batch_read(fuse_req_t req, struct kr_handle *batch_file, size_t size, uint64_t offset)
 {
 	struct kr_batches *batches = kr_op_mount(req)->batches;
@@ -210,7 +217,7 @@ void kr_batch_read(fuse_req_t req, struct kr_handle *batch_file, size_t size, ui
 	if (got < 0)
 		fuse_reply_err(req, (int)-got);
 	else
-		fuse_reply_buf(req, buffer, (size_t)got);
+		reply_bytes(req, buffer, (size_t)got);
 	free(buffer);
 	put_ask(batches, ask);
 }

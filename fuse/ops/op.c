@@ -9,15 +9,46 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/fuse.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/cred.h"
 #include "fuse/base/options.h"
 #include "fuse/base/signals.h"
+
+/* The request that this worker serves now.  An op that is made for it takes it over. */
+static _Thread_local struct {
+	uint32_t opcode; /* 0: there is none, or an op has it */
+	uint64_t received_ns;
+} serving;
+
+void kr_op_received(const void *message)
+{
+	struct fuse_in_header header;
+
+	memcpy(&header, message, sizeof(header));
+	serving.opcode = header.opcode;
+	serving.received_ns = kr_clock_ns();
+}
+
+void kr_op_served(struct kr_mount *mount)
+{
+	if (serving.opcode)
+		kr_count_request(mount->counters, serving.opcode, kr_clock_ns() - serving.received_ns);
+	serving.opcode = 0;
+}
+
+static void take_over(struct kr_op *op)
+{
+	op->opcode = serving.opcode;
+	op->started_ns = serving.opcode ? serving.received_ns : kr_clock_ns();
+	serving.opcode = 0;
+}
 
 static void run_post(struct kr_task *task)
 {
@@ -99,7 +130,7 @@ void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char 
 	op->waiter.wake = woken;
 	op->post_task.fn = run_post;
 	op->interrupt_task.fn = run_interrupt;
-	op->started_ns = kr_clock_ns();
+	take_over(op);
 	return op;
 }
 
@@ -162,6 +193,8 @@ fuse_req_t kr_op_finish(struct kr_op *op)
 
 void kr_op_free(struct kr_op *op)
 {
+	if (op->opcode)
+		kr_count_request(op->mount->counters, op->opcode, kr_clock_ns() - op->started_ns);
 	if (op->fini)
 		op->fini(op);
 	kr_call_free(op->prepared);

@@ -47,9 +47,14 @@ struct kr_op {
 	bool begun;
 	struct kr_link all;
 	uint64_t started_ns, signalled_ns; /* 0: not signalled */
+	uint32_t opcode;                   /* counted under this when the op is freed; 0: not counted */
 	const char *name;
 };
 
+/* A libfuse worker, around its work for one message of the kernel: counts how long the request took, here or as an op.
+ */
+void kr_op_received(const void *message);
+void kr_op_served(struct kr_mount *mount);
 /* Any thread.  Returns zeroed memory of SIZE bytes (>= sizeof(struct kr_op), op first).  NULL: out of memory, and REQ
  * has been answered with ENOMEM.  Status shows NAME ("write"). */
 void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char *name, void (*step)(struct kr_op *op));

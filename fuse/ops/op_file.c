@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include "fuse/base/counters.h"
 #include "fuse/base/options.h"
 #include "fuse/journal/journal.h"
 #include "fuse/writeback/flush.h"
@@ -78,6 +79,7 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 		data += piece;
 		length -= piece;
 		*done += piece;
+		kr_count(file->mount->counters, KR_COUNT_WRITTEN_BYTES, piece);
 		file->written_seq = extent.seq;
 		file->mtime = now;
 		file->clear_suid |= how->clear_suid;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "common/base/fault.h"
+#include "fuse/base/counters.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/file_read.h"
 #include "fuse/ops/op_file.h"
@@ -26,6 +27,7 @@ struct read_op {
 	bool entered;
 	uint8_t kinds; /* entered */
 	bool working;  /* in libuv's pool */
+	bool missed;   /* it has waited for blocks */
 	uint32_t epoch;
 	struct kr_read_plan plan;
 	void *buffer;
@@ -82,6 +84,13 @@ static void note_end(const struct kr_file *file, uint64_t number, uint64_t offse
 		kr_inode_size_seen(file->mount->inodes, number, offset + length);
 }
 
+/* Counts a read that is answered with LENGTH bytes. */
+static void count_read(const struct kr_file *file, size_t length, bool missed)
+{
+	kr_count(file->mount->counters, KR_COUNT_READ_BYTES, length);
+	kr_count(file->mount->counters, missed ? KR_COUNT_CACHE_MISSES : KR_COUNT_CACHE_HITS, 1);
+}
+
 /* --- in a worker ------------------------------------------------------------------------------ */
 
 /* Whether the range can be read without waiting; then the read has entered RET_KINDS and made PLAN. */
@@ -119,8 +128,10 @@ static bool read_relaxed(fuse_req_t req, const struct kr_handle *handle, uint64_
 	}
 	buffer = malloc(KR_MAX(size, (size_t)1));
 	served = buffer && kr_read_own(handle->file, offset, size, buffer) == 0;
-	if (served)
+	if (served) {
+		count_read(handle->file, size, false);
 		fuse_reply_buf(req, buffer, size);
+	}
 	free(buffer);
 	return served;
 }
@@ -142,6 +153,7 @@ static bool read_fast(fuse_req_t req, uint64_t number, struct kr_file *file, uin
 		kr_stage_hint(plan.stage, offset, size);
 	if (served) {
 		note_end(file, number, offset, size, plan.length);
+		count_read(file, plan.length, false);
 		fuse_reply_buf(req, buffer, plan.length);
 	}
 	kr_read_plan_fini(&plan);
@@ -209,6 +221,7 @@ static void answer(struct read_op *read)
 
 	(void)KR_FAULT("read.answer");
 	note_end(read->file_op.file, read->number, read->parked.offset, read->parked.length, read->plan.length);
+	count_read(read->file_op.file, read->plan.length, read->missed);
 	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
 	kr_op_free(op);
 }
@@ -304,6 +317,7 @@ static void step_read(struct kr_op *op)
 		return;
 	}
 	kr_read_plan_fini(&read->plan);
+	read->missed |= got == 0;
 	if (got == 0)
 		kr_file_op_wait(&read->file_op, 0);
 	else

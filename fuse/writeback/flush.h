@@ -162,11 +162,15 @@ struct kr_flusher_left {
 	uint64_t dirty, refused, orphaned; /* bytes not applied; refused and orphaned are among dirty */
 	uint64_t unstable;                 /* applied, not known to be stable */
 	uint32_t damages;                  /* set aside by the recovery */
+	uint64_t conflict_files;
+	uint64_t oldest_ns; /* since when a file has had bytes without a flush in between (kr_clock_ns); 0: none has */
 };
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left);
 /* {"files": [{"path", "fid", "dirty", "unstable", "state", "error"}...], "damage": [...], "journal": {...}}; owned
  * by the caller. */
 json_t *kr_flusher_status(struct kr_flusher *flusher);
+/* "journal" of that alone; owned by the caller. */
+json_t *kr_flusher_journal_status(struct kr_flusher *flusher);
 /* The administrator has seen what the recovery found damaged: no longer shown, its segments may go. */
 void kr_flusher_discard_damage(struct kr_flusher *flusher);
 /* A busy file whose hint is PATH or whose fid (hex) it is; NULL. Borrowed. */

@@ -9,6 +9,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "fuse/base/counters.h"
 #include "fuse/writeback/flush_priv.h"
 
 enum { READ_AT_ONCE = KR_BLOCK_SIZE };
@@ -302,6 +303,8 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 {
 	struct kr_file *file = send->file;
 
+	kr_count(file->mount->counters, KR_COUNT_FLUSHES, 1);
+	kr_count(file->mount->counters, KR_COUNT_FLUSHED_BYTES, send->extents.bytes);
 	kr_file_flushed(file, send->seq, reply, &send->extents);
 	kr_flush_add_applied(send, reply->round);
 	pthread_mutex_lock(&file->lock);
@@ -319,6 +322,7 @@ static void refused(struct kr_flush_send *send, int err, int before)
 {
 	struct kr_file *file = send->file;
 
+	kr_count(file->mount->counters, KR_COUNT_FLUSH_ERRORS, 1);
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
 		kr_flush_orphan(file, err);
 		if (err != -ESTALE)

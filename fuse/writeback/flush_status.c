@@ -130,6 +130,7 @@ void kr_flush_watch_calls(struct kr_flusher *flusher)
 /* One file's share. */
 struct share {
 	uint64_t dirty, unstable;
+	uint64_t since_ns; /* as kr_flusher_left.oldest_ns */
 	const char *state;
 	int error;
 };
@@ -143,6 +144,7 @@ static void look_at(struct kr_file *file, struct share *ret)
 	*ret = (struct share){.error = flush->plan.refused};
 	pthread_mutex_lock(&file->lock);
 	ret->dirty = file->dirty.bytes;
+	ret->since_ns = ret->dirty ? flush->dirty_since_ns : 0;
 	pthread_mutex_unlock(&file->lock);
 	KR_LIST_FOR_EACH(applied, &flush->applied, link)
 		ret->unstable += applied->extents.bytes;
@@ -175,13 +177,15 @@ static bool awaits_judgement(const struct kr_file *file)
 
 void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_left)
 {
-	*ret_left = (struct kr_flusher_left){.damages = flusher->damages};
+	*ret_left = (struct kr_flusher_left){.damages = flusher->damages, .conflict_files = flusher->conflict_files};
 	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
 		const struct kr_flush *flush = file_at(link)->flush;
 		struct share share;
 
 		look_at(file_at(link), &share);
 		ret_left->files++;
+		if (share.since_ns && (!ret_left->oldest_ns || share.since_ns < ret_left->oldest_ns))
+			ret_left->oldest_ns = share.since_ns;
 		ret_left->dirty += share.dirty;
 		if (flush->orphaned && !flush->unjudged) { /* its unstable bytes will not become stable either */
 			ret_left->orphaned_files++;
@@ -307,10 +311,8 @@ static json_t *file_status(struct kr_file *file)
 		(json_int_t)written, "safe", (json_int_t)safe);
 }
 
-json_t *kr_flusher_status(struct kr_flusher *flusher)
+json_t *kr_flusher_journal_status(struct kr_flusher *flusher)
 {
-	json_t *files = json_array(), *damage = json_array();
-	const struct kr_journal_damage *item;
 	struct kr_journal_usage usage;
 	struct kr_file_label label;
 	struct stuck stuck;
@@ -318,18 +320,25 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 
 	kr_journal_usage(flusher->mount->journal, &usage);
 	is_full = usage.waiting && is_stuck(flusher, &stuck);
-	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next)
-		json_array_append_new(files, file_status(file_at(link)));
-	KR_LIST_FOR_EACH(item, &flusher->damage, link)
-		json_array_append_new(damage, kr_text_json(item->text));
-	return json_pack("{s:o, s:o, s:O, s:I, s:{s:I, s:I, s:I, s:I, s:i, s:b, s:o, s:s, s:I}}", "files", files,
-		"damage", damage, "conflicts", flusher->conflicts, "conflict_files",
-		(json_int_t)flusher->conflict_files, "journal", "live", (json_int_t)usage.live, "used",
+	return json_pack("{s:I, s:I, s:I, s:I, s:i, s:b, s:o, s:s, s:I}", "live", (json_int_t)usage.live, "used",
 		(json_int_t)usage.used, "set_aside", (json_int_t)usage.set_aside, "max", (json_int_t)usage.max,
 		"segments", (int)usage.segments, "waiting", usage.waiting, "refused",
 		kr_text_json(is_full ? kr_file_label(stuck.most, &label) : ""), "error",
 		usage.error ? strerror(-usage.error) : "", "slow_ms",
 		(json_int_t)kr_uncovered_slow_ms(flusher->uncovered));
+}
+
+json_t *kr_flusher_status(struct kr_flusher *flusher)
+{
+	json_t *files = json_array(), *damage = json_array();
+	const struct kr_journal_damage *item;
+
+	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next)
+		json_array_append_new(files, file_status(file_at(link)));
+	KR_LIST_FOR_EACH(item, &flusher->damage, link)
+		json_array_append_new(damage, kr_text_json(item->text));
+	return json_pack("{s:o, s:o, s:O, s:I, s:o}", "files", files, "damage", damage, "conflicts", flusher->conflicts,
+		"conflict_files", (json_int_t)flusher->conflict_files, "journal", kr_flusher_journal_status(flusher));
 }
 
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)

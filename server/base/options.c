@@ -7,6 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/auth/munge.h"
+#include "common/metrics/metrics_server.h"
 #include "common/rpc/seal.h"
 #include "common/base/util.h"
 
@@ -65,6 +66,9 @@ static const struct kr_option table[] = {
 		.choices = "share|never",
 		.help = "When what a node has written passes to other nodes: with share when it is on the disk, with "
 			"never at once; then a loss of this machine's power can undo what others have seen already."},
+	{.name = "metrics", .type = KR_OPTION_STRING, .offset = FIELD(metrics), .value_name = "ADDR:PORT",
+		.help = "Serve metrics for Prometheus at http://ADDR:PORT/metrics, to everybody who reaches the address; "
+			"off by default."},
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
 		.help = "Log what happens in detail."},
 };
@@ -157,6 +161,8 @@ int kr_server_options_check(struct kr_server_options *options, const struct kr_a
 			arguments->positional[1]);
 	if (options->munge && !kr_munge_is_built())
 		return kr_fail(-EINVAL, "this kairand is built without MUNGE");
+	if (options->metrics && kr_metrics_check(options->metrics))
+		return -EINVAL;
 	if (options->munge && options->insecure)
 		return kr_fail(-EINVAL, "--insecure lets everybody in, --munge only who proves who he is: choose one");
 	if (options->key.count && options->insecure)

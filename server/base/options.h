@@ -24,6 +24,7 @@ struct kr_server_options {
 	uint64_t lease;          /* milliseconds */
 	uint64_t user_sessions;  /* of one user, from one address */
 	bool give_up;            /* not in the table: give up privileges that kairand does not need */
+	char *metrics;           /* ADDR:PORT; NULL: none */
 	const char *export_path; /* the argument; borrowed */
 };
 

@@ -244,7 +244,9 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 
 int kr_server_listen(struct kr_server *server)
 {
-	return kr_listen_start(server);
+	int err = kr_listen_start(server);
+
+	return err ? err : kr_server_metrics_start(server);
 }
 
 /* --- end -------------------------------------------------------------------------------------- */
@@ -274,6 +276,7 @@ static void end_sessions(struct kr_server *server)
 
 static void close_all(struct kr_server *server)
 {
+	kr_metrics_stop(server->daemon->metrics);
 	kr_watch_stop(server);
 	kr_watch_names_stop(server);
 	kr_data_fini(server->data);

@@ -2,6 +2,9 @@
 #ifndef KR_SERVER_LIFE_H
 #define KR_SERVER_LIFE_H
 
+#include <jansson.h>
+
+#include "common/metrics/metrics_server.h"
 #include "server/base/server.h"
 #include "server/daemon/shutdown.h"
 #include "server/export/doubtful_times.h"
@@ -12,12 +15,17 @@ struct kr_daemon {
 	uint64_t ticked_ns;
 	struct kr_doubts doubts;
 	struct kr_shutdown end;
+	struct kr_metrics_server *metrics; /* NULL: not asked for, or not yet */
 	bool ticking_export;
 	uint64_t export_ticked_ns;
 };
 
 /* Handles STATUS: the server as JSON, for `kairan status HOST` (status.c). */
 void kr_status_register(struct kr_server *server);
+/* The numbers of that alone, owned: what takes as long with many nodes and files as with few. */
+json_t *kr_server_figures(const struct kr_server *server);
+/* Serves them as metrics, if the options ask for that (server_metrics.c).  0 or -errno with a reason. */
+int kr_server_metrics_start(struct kr_server *server);
 /* Fills and starts everything but the listeners, in this order: state, export, handlers, data, grace.  Borrows LOOP
  * and OPTIONS until kr_server_fini.  0 or -errno with kr_fail's reason, then nothing is left behind. */
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options);

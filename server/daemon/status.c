@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/text.h"
+#include "common/base/process.h"
 #include "server/flush/data.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
@@ -95,6 +96,20 @@ static json_t *requests_status(const struct kr_server *server)
 	return object;
 }
 
+/* How long requests took from their arrival to their reply, by type. */
+static json_t *latencies_status(const struct kr_server *server)
+{
+	json_t *object = json_object();
+
+	for (uint16_t type = 0; type < (uint16_t)KR_SERVER_TYPES; type++) {
+		json_t *took = kr_histogram_json(&server->sessions->took[type]);
+
+		if (took)
+			json_object_set_new(object, kr_msg_name(type), took);
+	}
+	return object;
+}
+
 /* What all users may know that may mount. */
 static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 {
@@ -135,24 +150,44 @@ static json_t *status_for(const struct kr_server *server, const struct kr_key_ow
 	return object;
 }
 
-static json_t *whole_status(const struct kr_server *server)
+/* All sessions together. */
+static void add_sessions(const struct kr_server *server, json_t *object)
+{
+	const struct kr_session *session;
+	uint64_t connected = 0, unflushed = 0, refused = 0;
+
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
+		connected += session->conn != NULL;
+		unflushed += session->backlog.unflushed;
+		refused += session->backlog.refused;
+	}
+	json_object_set_new(object, "sessions",
+		json_pack("{s:I, s:I}", "connected", (json_int_t)connected, "disconnected",
+			(json_int_t)(server->sessions->count - connected)));
+	json_object_set_new(object, "nodes_unflushed_bytes", integer(unflushed));
+	json_object_set_new(object, "nodes_refused_bytes", integer(refused));
+}
+
+json_t *kr_server_figures(const struct kr_server *server)
 {
 	uint64_t now_ns = kr_clock_ns();
 	json_t *object = common_status(server, now_ns);
 
-	json_object_set_new(object, "state_directory", kr_text_json(kr_state_path(server->state)));
 	json_object_set_new(object, "instance", integer(server->instance));
 	json_object_set_new(object, "keys", integer(server->keyring ? kr_keyring_count(server->keyring) : 0));
 	json_object_set_new(object, "awaited_nodes", integer(kr_grace_awaited(&server->sessions->grace)));
 	json_object_set_new(object, "requests_served", integer(server->sessions->requests));
 	json_object_set_new(object, "requests", requests_status(server));
+	json_object_set_new(object, "latencies", latencies_status(server));
+	json_object_set_new(object, "leases",
+		json_pack("{s:I, s:I}", "granted", (json_int_t)server->files->granted, "recalls",
+			(json_int_t)server->files->recalls));
 	json_object_set_new(object, "parked", kr_slow_requests_status(server, now_ns));
 	json_object_set_new(object, "jobs", integer(server->jobs));
 	json_object_set_new(object, "files", integer(server->files->by_fid.count));
 	json_object_set_new(object, "idle_files", integer(server->files->idle_count));
 	json_object_set_new(object, "sessions_lost", integer(server->sessions->lost));
 	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->recovery->conflicts)));
-	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->recovery->conflicts, NULL));
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));
 	json_object_set_new(object, "queued_bytes", integer(kr_conn_queued_in_all()));
 	json_object_set_new(object, "export", export_status(server));
@@ -160,7 +195,19 @@ static json_t *whole_status(const struct kr_server *server)
 	json_object_set_new(object, "notes", kr_invalidation_status(server));
 	json_object_set_new(object, "names", kr_name_sync_status(server));
 	json_object_set_new(object, "watch", kr_watch_status(server));
-	json_object_set_new(object, "nodes", nodes_status(server, NULL, now_ns));
+	json_object_set_new(object, "process", kr_process_status());
+	add_sessions(server, object);
+	return object;
+}
+
+static json_t *whole_status(const struct kr_server *server)
+{
+	json_t *object = kr_server_figures(server);
+
+	json_object_set_new(object, "state_directory", kr_text_json(kr_state_path(server->state)));
+	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->recovery->conflicts, NULL));
+	json_object_set_new(json_object_get(object, "data"), "overlapped_files", kr_data_overlaps(server->data));
+	json_object_set_new(object, "nodes", nodes_status(server, NULL, kr_clock_ns()));
 	return object;
 }
 

@@ -120,13 +120,22 @@ static bool note_overlap(struct kr_table_link *link, void *context)
 	return json_array_size(list) < OVERLAPS_SHOWN;
 }
 
-/* The files whose writers wrote the same bytes. */
-static json_t *overlaps(struct kr_server *server)
+json_t *kr_data_overlaps(const struct kr_data *data)
 {
 	json_t *list = json_array();
 
-	kr_table_for_each(&server->files->by_fid, note_overlap, list);
+	kr_table_for_each(&data->server->files->by_fid, note_overlap, list);
 	return list;
+}
+
+static size_t count_writing(const struct kr_data *data)
+{
+	const struct kr_link *link;
+	size_t count = 0;
+
+	for (link = data->writing.head.next; link != &data->writing.head; link = link->next)
+		count++;
+	return count;
 }
 
 json_t *kr_data_status(const struct kr_data *data)
@@ -135,16 +144,17 @@ json_t *kr_data_status(const struct kr_data *data)
 
 	kr_export_info(data->server->export, &info);
 	return json_pack(
-		"{s:s, s:I, s:o, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I}, s:{s:I,s:I}}",
+		"{s:s, s:I, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I,s:I}, s:{s:I,s:I,s:I,s:I}, s:{s:I,s:I}, s:I}",
 		"commit", data->server->options->commit == KR_COMMIT_SHARE ? "share" : "never", "overlapped_bytes",
-		(json_int_t)data->counters.overlapped, "overlapped_files", overlaps(data->server), "rounds", "inline",
-		(json_int_t)data->counters.inline_rounds, "chained", (json_int_t)data->counters.chained_rounds,
-		"participants_of_chained", (json_int_t)data->counters.chained_nodes, "aborted",
-		(json_int_t)data->counters.aborted_rounds, "failed", (json_int_t)data->counters.failed_rounds, "writes",
-		"number", (json_int_t)info.writes, "bytes", (json_int_t)info.write_bytes, "mean_bytes",
+		(json_int_t)data->counters.overlapped, "rounds", "inline", (json_int_t)data->counters.inline_rounds,
+		"chained", (json_int_t)data->counters.chained_rounds, "participants_of_chained",
+		(json_int_t)data->counters.chained_nodes, "aborted", (json_int_t)data->counters.aborted_rounds,
+		"failed", (json_int_t)data->counters.failed_rounds, "writes", "number", (json_int_t)info.writes,
+		"bytes", (json_int_t)info.write_bytes, "mean_bytes",
 		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes",
 		(json_int_t)data->counters.bytes, "flushed_extents", (json_int_t)data->counters.extents, "syncs",
 		"number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
 		(json_int_t)data->sync_queued, "failed_files", (json_int_t)data->failed_syncs.files.count, "feed",
-		"blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes);
+		"blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes,
+		"uncommitted_files", (json_int_t)count_writing(data));
 }

@@ -39,11 +39,12 @@ struct kr_file_hooks {
 /* All files in use. */
 struct kr_file_table {
 	struct kr_file_hooks hooks;
-	struct kr_table by_fid;   /* kr_sfile.by_fid */
-	struct kr_list idle;      /* kr_sfile.idle: unused, kept for their change counters, oldest first */
-	size_t idle_count;        /* IDLE_MAX at most */
-	uint64_t epoch;           /* ascends with every start and end of a change of bytes, and with every new file */
-	uint64_t forgotten_epoch; /* the latest `changed_epoch` among files dropped from the table */
+	struct kr_table by_fid;    /* kr_sfile.by_fid */
+	struct kr_list idle;       /* kr_sfile.idle: unused, kept for their change counters, oldest first */
+	size_t idle_count;         /* IDLE_MAX at most */
+	uint64_t epoch;            /* ascends with every start and end of a change of bytes, and with every new file */
+	uint64_t forgotten_epoch;  /* the latest `changed_epoch` among files dropped from the table */
+	uint64_t granted, recalls; /* leases granted to nodes that asked, RECALLs sent */
 };
 
 struct kr_sfile {

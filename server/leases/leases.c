@@ -128,7 +128,9 @@ static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t numb
 		    recall->since_ns)) {
 		free(recall);
 		kr_sfile_put(file);
+		return;
 	}
+	file->server->files->recalls++;
 }
 
 /* --- grants ----------------------------------------------------------------------------------- */
@@ -171,6 +173,7 @@ static void grant_ask(struct lease_ask *ask)
 
 	attachment->waiting--;
 	request->cancel = NULL;
+	request->server->files->granted++;
 	kr_attrs_get(request, &ask->file->fid, false, tell_grant);
 }
 
@@ -281,7 +284,9 @@ uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t
 	if (!kinds)
 		return 0;
 	kr_attachment_get(file, session);
-	return kr_lease_table_try(&file->leases, session->node, kinds);
+	kinds = kr_lease_table_try(&file->leases, session->node, kinds);
+	file->server->files->granted += kinds != 0;
+	return kinds;
 }
 
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session)

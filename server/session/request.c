@@ -204,6 +204,7 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 			kr_conn_reply(session->conn, request->type, request->id, flags, err, msg, slices, count);
 	}
 	request->server->sessions->requests++;
+	kr_histogram_add(&request->server->sessions->took[request->type], kr_clock_ns() - request->arrived_ns);
 	kr_session_get(session);
 	flush_answered(request, err);
 	free_request(request);

@@ -8,6 +8,7 @@
 
 #include "common/rpc/conn.h"
 #include "common/auth/key.h"
+#include "common/base/histogram.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "server/session/callbacks.h"
@@ -185,8 +186,9 @@ struct kr_sessions {
 	struct kr_list unanswered; /* kr_request.of_all, in order of arrival */
 	/* those of ended sessions that may still have an effect: kr_request_duplicate.by_key */
 	struct kr_table outliving;
-	uint64_t requests;                 /* answered */
-	uint64_t arrived[KR_SERVER_TYPES]; /* requests of nodes, by type */
+	uint64_t requests;                         /* answered */
+	uint64_t arrived[KR_SERVER_TYPES];         /* requests of nodes, by type */
+	struct kr_histogram took[KR_SERVER_TYPES]; /* from a request's arrival to its reply */
 };
 
 void kr_sessions_init(struct kr_server *server);

@@ -48,7 +48,7 @@ done
 on node1 sh -c "printf again >'$D/busy'" && clean
 is "$EXPORT/busy" again
 
-if kairan 1 status --json $SERVER_ADDRESS | grep -q '"mechanism": "events"'; then
+if kairan 1 status --json $SERVER_ADDRESS | grep '"mechanism": "events"' >/dev/null; then
 	note "others have changed attributes and names, and looked, but have written nothing; or that as well, or have cut it to the same size"
 	ATTRS="mode owned touched xattr named renamed both"
 	for name in $ATTRS wrote same; do make $name; hold $name 2 LATE; done
