@@ -4,7 +4,7 @@ packages_build="gcc meson ninja-build pkg-config libfuse3-dev fuse3 libuv1-dev l
 packages_test="libcmocka-dev iproute2 util-linux e2fsprogs btrfs-progs python3 rsync git make acl binutils procps nftables gdb munge"
 packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools libpnetcdf-dev gfortran"
 packages_clang="clang"
-packages_deb="dpkg-dev debhelper libopenmpi-dev libmpich-dev"
+packages_deb="build-essential debhelper libopenmpi-dev libmpich-dev"
 packages_rpm="rpm libopenmpi-dev libmpich-dev"
 packages_chroot="mmdebstrap lintian iproute2 util-linux"
 
