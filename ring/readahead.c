@@ -57,19 +57,19 @@ bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t
 {
 	struct kr_readahead_stream *stream;
 	uint64_t end, horizon;
-	bool again;
+	bool goes_on;
 
 	if (offset >= size || length == 0)
 		return false;
 	end = length > size - offset ? size : offset + length;
 	stream = stream_for(readahead, offset);
-	again = stream->age > 0;
+	goes_on = stream->age > 0 && end > stream->next;
 	stream->age = ++readahead->clock;
 	if (end > stream->next) {
 		stream->run += end - stream->next;
 		stream->next = end;
 	}
-	if (!again)
+	if (size > KR_READAHEAD_SMALL && (!goes_on || stream->run < KR_READAHEAD_START))
 		return false;
 	horizon = horizon_for(readahead, stream, size);
 	/* Only for a long new range, or for the end of the file. */

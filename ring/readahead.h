@@ -1,9 +1,10 @@
 /* Decides from the reads of a file how far ahead of them blocks should be staged.  Pure; one per file, for all its
  * readers.
  *
- * It distinguishes up to KR_READAHEAD_STREAMS sequential readers.  A stream's second read in sequence starts
- * read-ahead: at least KR_READAHEAD_MIN ahead, growing with the stream, and to the file's end once that is near.  So a
- * file read from its start is soon staged whole, and a file read in part is not.
+ * It distinguishes up to KR_READAHEAD_STREAMS sequential readers.  Read-ahead starts when a stream has read
+ * KR_READAHEAD_START bytes in more than one read: at least KR_READAHEAD_MIN ahead, growing with the stream, and to the
+ * file's end once that is near.  So a file read from its start is soon staged whole, and a file of which programs look at
+ * the header is not.  A file of at most KR_READAHEAD_SMALL is staged whole at its first read.
  */
 #ifndef KR_RING_READAHEAD_H
 #define KR_RING_READAHEAD_H
@@ -12,6 +13,8 @@
 #include <stdint.h>
 
 enum { KR_READAHEAD_STREAMS = 8 };
+#define KR_READAHEAD_START (UINT64_C(128) << 10)
+#define KR_READAHEAD_SMALL (UINT64_C(256) << 10)
 #define KR_READAHEAD_MIN (UINT64_C(32) << 20)
 #define KR_READAHEAD_NEAR (UINT64_C(128) << 20)
 
@@ -29,7 +32,7 @@ struct kr_readahead {
 
 /* MAX_AHEAD: the most bytes to stage ahead of a reader (a share of the cache). */
 void kr_readahead_init(struct kr_readahead *readahead, uint64_t max_ahead);
-/* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes.  True: the caller should stage *RET_FROM .. *RET_END
+/* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes; told again when it is tried again, it counts once.  True: the caller should stage *RET_FROM .. *RET_END
  * (bytes) now.  That comes again only when the reader is near the end of the range. */
 bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size,
 	uint64_t *ret_from, uint64_t *ret_end);

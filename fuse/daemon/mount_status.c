@@ -78,6 +78,7 @@ static json_t *cache_status(struct kr_mount *mount)
 	json_object_set_new(status, "bytes", number(counters.bytes));
 	json_object_set_new(status, "max_bytes", number(counters.max_bytes));
 	json_object_set_new(status, "files", number(counters.files));
+	json_object_set_new(status, "memory_bytes", number(counters.memory_bytes));
 	json_object_set_new(status, "bad_blocks", number(counters.bad_blocks));
 	return status;
 }

@@ -359,11 +359,19 @@ static void closed(void *context, int err, const void *reply, struct kr_buf *dat
 	kr_file_put(file);
 }
 
+/* Whether the last open is kept, so that programs can open the file without asking the server (op_open.c).  [lock]
+ * held. */
+static bool keeps_open(const struct kr_file *file)
+{
+	return file->open.may_keep && !file->open.nameless && file->base.nlink > 0 &&
+		kr_lease_state_has(&file->holder, KR_LEASE_READ);
+}
+
 /* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together. The last
  * waits until the bytes are flushed, so that an unlinked file stays until then. */
-static void send_close(struct kr_file *file, bool dirty)
+static void send_close(struct kr_file *file, bool dirty, bool keep)
 {
-	uint32_t used = file->open.handles + file->open.opening;
+	uint32_t used = KR_MAX(file->open.handles + file->open.opening, (uint32_t)keep);
 	struct kr_close_request request = {.file = file->fid};
 
 	if (file->open.closing || file->open.count <= used || (dirty && used == 0))
@@ -379,7 +387,7 @@ static void settle(struct kr_file *file)
 {
 	bool flushing = file->mount->files->flush->is_busy(file),
 	     used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
-	bool dirty, idle, only_held, keep;
+	bool dirty, idle, only_held, keep, keep_open;
 
 	(void)KR_FAULT("file.settle");
 	pthread_mutex_lock(&file->lock);
@@ -390,9 +398,10 @@ static void settle(struct kr_file *file)
 	}
 	idle = kr_lease_state_idle(&file->holder);
 	only_held = file->holder.held && !file->holder.leaving && !file->holder.recalled && !file->holder.returning;
+	keep_open = keeps_open(file);
 	pthread_mutex_unlock(&file->lock);
 
-	send_close(file, dirty);
+	send_close(file, dirty, keep_open);
 	keep = used || file->open.count || file->open.closing || flushing || !idle || file->pages.drop;
 	if (keep && !file->life.resident) {
 		file->life.resident = true;

@@ -55,8 +55,10 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	}
 	recall = kr_xcalloc(1, sizeof(*recall));
 	recall->down = *down;
-	if (request->kinds & KR_RECALL_GONE)
+	if (request->kinds & KR_RECALL_GONE) {
+		file->open.nameless = true;
 		kr_stage_abandon(file->stage);
+	}
 	kr_list_append(&file->lease.recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_recalled(&file->holder, request->kinds);

@@ -244,6 +244,17 @@ bool kr_attr_cache_access(
 	return get_bytes(mount, fid, &key, ret_err, NULL, 0, NULL);
 }
 
+bool kr_attr_cache_may_open(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, bool execute)
+{
+	struct kr_attr_cache_key key;
+	int err;
+
+	if (!mount->attr_cache)
+		return false;
+	kr_attr_cache_key_may(&key, fid, cred, execute ? KR_ATTR_CACHE_EXECUTE : KR_ATTR_CACHE_READ);
+	return get_bytes(mount, fid, &key, &err, NULL, 0, NULL) && err == 0;
+}
+
 bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target)
 {
 	struct kr_attr_cache_key key;

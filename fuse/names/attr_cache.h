@@ -55,6 +55,8 @@ uint64_t kr_attr_cache_left_ns(
 	struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr *attr, uint64_t *ret_true_ns);
 bool kr_attr_cache_access(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mask, int *ret_err);
+/* Whether CRED may surely open the file for reading; EXECUTE: to execute it. */
+bool kr_attr_cache_may_open(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, bool execute);
 /* TARGET has room for KR_PATH_MAX + 1 bytes. */
 bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, char *target);
 /* Whether the file surely has no attribute NAME, or none at all (NULL), for any caller. */

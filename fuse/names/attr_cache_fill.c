@@ -131,6 +131,16 @@ static void learn_access(const struct answer *answer, const struct kr_access_req
 		learn_bytes(answer, &asked->file, &key, NULL, 0);
 }
 
+static void learn_open(const struct answer *answer, const struct kr_open_request *asked)
+{
+	enum { EXECUTE = 8 /* `flags` of OPEN (msgs.def) */ };
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key_may(
+		&key, &asked->file, &asked->cred, asked->flags & EXECUTE ? KR_ATTR_CACHE_EXECUTE : KR_ATTR_CACHE_READ);
+	learn_bytes(answer, &asked->file, &key, NULL, 0);
+}
+
 static void learn_page(
 	const struct answer *answer, const struct kr_readdir_request *asked, const struct kr_readdir_reply *said)
 {
@@ -284,6 +294,9 @@ static void learn_success(
 		break;
 	case KR_MSG_SETATTR:
 		learn_changed(answer, &asked->setattr_request.file, &said->setattr_reply.attr);
+		break;
+	case KR_MSG_OPEN:
+		learn_open(answer, &asked->open_request);
 		break;
 	case KR_MSG_READLINK:
 		kr_attr_cache_key(&key, KR_ATTR_CACHE_TARGET, &asked->readlink_request.file);

@@ -40,6 +40,8 @@ void kr_attr_cache_key_by(
 void kr_attr_cache_key_entry(struct kr_attr_cache_key *key, const struct kr_fid *parent, const char *name);
 void kr_attr_cache_key_xattr(
 	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, const char *name);
+/* MASK: of ACCESS; or KR_ATTR_CACHE_READ or _EXECUTE, of OPEN. */
+enum { KR_ATTR_CACHE_READ = 1 << 16, KR_ATTR_CACHE_EXECUTE };
 void kr_attr_cache_key_may(
 	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, uint32_t mask);
 void kr_attr_cache_key_page(

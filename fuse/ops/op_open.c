@@ -216,6 +216,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 		return;
 	}
 	file->open.count++;
+	file->open.may_keep = kr_session_facts(op->mount->session)->kept_opens;
 	if (open->fi.flags & O_TRUNC)
 		kr_inode_truncated(file->mount->inodes, &file->fid);
 	open->readable = learn(open, file, reply->granted, &reply->attr);
@@ -242,6 +243,21 @@ static bool has_bytes(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 	return (exact || kr_attr_cache_getattr(mount, &file->fid, &attr, &true_ns)) &&
 		kr_cache_may_have(mount->cache, &file->fid, attr.version, 0);
+}
+
+/* Whether the file can be opened here: the server would open it for this caller, and its bytes have not changed.  The
+ * server knows that the file is open on this node, so a file that is removed meanwhile stays until the node's CLOSE. */
+static bool may_open_here(struct open_op *open)
+{
+	struct kr_file *file = open->file_op.file;
+	bool exact;
+
+	if (for_writing(&open->fi) || open->fi.flags & O_TRUNC || file->open.count == 0)
+		return false;
+	pthread_mutex_lock(&file->lock);
+	exact = kr_lease_state_has(&file->holder, KR_LEASE_READ) && !file->stale;
+	pthread_mutex_unlock(&file->lock);
+	return exact && kr_attr_cache_may_open(file->mount, &open->cred, &file->fid, open->fi.flags & FLAG_EXECUTE);
 }
 
 static void step_open(struct kr_op *op)
@@ -272,6 +288,11 @@ static void step_open(struct kr_op *op)
 		return;
 	}
 	file->open.opening++;
+	if (may_open_here(open)) {
+		open->answered = open->readable = true;
+		finish_open(open);
+		return;
+	}
 	open->generation = kr_files_generation(op->mount->files);
 	open->stamp = kr_clock_ns();
 	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
@@ -352,6 +373,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 	}
 	file = open->file_op.file = kr_file_get_or_new(op->mount, &reply->file);
 	file->open.count++;
+	file->open.may_keep = kr_session_facts(op->mount->session)->kept_opens;
 	file->open.opening++;
 	open->attr = reply->attr;
 	if (reply->created)

@@ -85,6 +85,7 @@ void kr_cache_forget_blocks(struct kr_cache_entry *entry)
 {
 	kr_blockset_clear(&entry->present);
 	kr_blockset_clear(&entry->verified);
+	kr_buf_put(kr_cache_memory_take(entry));
 	entry->cache->counters.bytes -= entry->bytes;
 	entry->bytes = 0;
 	entry->generation++;
@@ -97,6 +98,8 @@ bool kr_cache_forget_block(struct kr_cache_entry *entry, uint64_t block)
 	if (!kr_blockset_remove(&entry->present, block))
 		return false;
 	kr_blockset_remove(&entry->verified, block);
+	if (block == 0)
+		kr_buf_put(kr_cache_memory_take(entry));
 	entry->bytes -= cost;
 	entry->cache->counters.bytes -= cost;
 	return true;
@@ -112,11 +115,20 @@ void kr_cache_drop_fd(struct kr_cache_entry *entry)
 	entry->cache->fd_count--;
 }
 
+/* No reader will ask for the entry again once its references are gone. */
+static bool is_useless(const struct kr_cache_entry *entry)
+{
+	return entry->abandoned || entry->detached || entry->name[0] == 'x';
+}
+
 void kr_cache_free_if_unused(struct kr_cache_entry *entry)
 {
 	if (entry->references > 0 || entry->on_disk || entry->busy || entry->users > 0)
 		return;
+	if (entry->memory && !is_useless(entry))
+		return;
 	kr_cache_forget_blocks(entry);
+	kr_buf_put(entry->replaced_memory);
 	kr_cache_drop_fd(entry);
 	if (!entry->detached)
 		kr_table_remove(&entry->cache->entries, &entry->by_name);
@@ -325,6 +337,7 @@ void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t
 		return;
 	entry->abandoned = true;
 	note_doomed(entry);
+	kr_cache_free_if_unused(entry);
 }
 
 bool kr_cache_may_have(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t block)
@@ -485,6 +498,7 @@ int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_byte
 	kr_table_init(&cache->entries);
 	kr_list_init(&cache->lru);
 	kr_list_init(&cache->fds);
+	kr_list_init(&cache->in_memory);
 	memcpy(cache->export_id, export_id, 16);
 	read_boot_id(cache->boot_id);
 	cache->target = UINT64_MAX;
@@ -529,6 +543,7 @@ void kr_cache_free(struct kr_cache *cache)
 			unlinkat(cache->dirfd, path, 0);
 		entry->references = entry->users = 0;
 		entry->on_disk = entry->busy = false;
+		entry->abandoned = true;
 		kr_cache_free_if_unused(entry);
 	}
 	if (cache->dying_fd >= 0)

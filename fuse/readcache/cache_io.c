@@ -195,10 +195,25 @@ static int acquire_to_read(struct kr_cache_entry *entry, int *ret_fd)
 	return -ENODATA;
 }
 
+/* The same as read_part, from MEMORY, whose reference is taken over. */
+static int read_memory(struct kr_buf *memory, size_t start, void *buffer, size_t length)
+{
+	bool inside = start <= memory->length && length <= memory->length - start;
+
+	if (inside)
+		memcpy(buffer, memory->data + start, length);
+	kr_buf_put(memory);
+	return inside ? 0 : -ENODATA;
+}
+
 int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, void *buffer, size_t length)
 {
+	uint64_t checksum;
+	struct kr_buf *memory = kr_cache_memory_get(entry, block, &checksum);
 	int fd, err;
 
+	if (memory)
+		return read_memory(memory, start, buffer, length);
 	if (!kr_cache_has(entry, block) || acquire_to_read(entry, &fd) < 0)
 		return -ENODATA;
 	err = read_part(entry, fd, block, start, buffer, length);
@@ -208,10 +223,15 @@ int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, vo
 
 int kr_cache_read_block(struct kr_cache_entry *entry, uint64_t block, struct kr_buf **ret_buf, uint64_t *ret_checksum)
 {
-	struct state state = look(entry, block);
-	struct kr_buf *buf;
+	struct kr_buf *buf = kr_cache_memory_get(entry, block, ret_checksum);
+	struct state state;
 	int fd, err;
 
+	if (buf) {
+		*ret_buf = buf;
+		return 0;
+	}
+	state = look(entry, block);
 	if (!state.present)
 		return -ENODATA;
 	if (acquire_to_read(entry, &fd) < 0)

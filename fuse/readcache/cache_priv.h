@@ -1,4 +1,5 @@
-/* Inside of the cache: cache.c (entries, descriptors, eviction), cache_io.c (blocks) and cache_rekey.c. */
+/* Inside of the cache: cache.c (entries, descriptors, eviction), cache_io.c (blocks), cache_memory.c and
+ * cache_rekey.c. */
 #ifndef KR_FUSE_CACHE_PRIV_H
 #define KR_FUSE_CACHE_PRIV_H
 
@@ -18,8 +19,9 @@ struct kr_cache {
 	int dirfd;
 	uint8_t export_id[16], boot_id[16];
 	struct kr_table entries;
-	struct kr_list lru; /* entries with a file on disk or users, least recently used first */
-	struct kr_list fds; /* entries with an open descriptor, likewise */
+	struct kr_list lru;       /* entries with a file on disk or users, least recently used first */
+	struct kr_list fds;       /* entries with an open descriptor, likewise */
+	struct kr_list in_memory; /* entries with their bytes in memory, likewise */
 	uint32_t fd_count;
 	uint64_t volatile_count;
 	uint64_t target; /* after the disk was full: evict down to this; else UINT64_MAX */
@@ -34,7 +36,7 @@ struct kr_cache {
 struct kr_cache_entry {
 	struct kr_cache *cache;
 	struct kr_table_link by_name;
-	struct kr_link lru, fds;
+	struct kr_link lru, fds, in_memory;
 	char name[KR_CACHE_PATH];
 	struct kr_fid fid; /* length 0: no reader has asked for it since the start */
 	uint64_t version, size;
@@ -52,10 +54,13 @@ struct kr_cache_entry {
 	uint64_t bytes;      /* on disk, about */
 	uint64_t used_ns;
 	struct kr_blockset present, verified;
+	struct kr_buf *memory; /* block 0, which is the whole file; NULL: what is here is in the file */
+	uint64_t memory_checksum;
 
 	char old_name[KR_CACHE_PATH]; /* between kr_cache_rekey and kr_cache_rekey_disk */
 	struct kr_cache_replaced *replaced;
 	size_t replaced_count;
+	struct kr_buf *replaced_memory; /* the former bytes of block 0, until they are read */
 	bool discard;
 	struct kr_cache_entry *displaced; /* a reference: had the new name before, and maybe still has its file */
 };
@@ -87,5 +92,11 @@ struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name);
 void kr_cache_make_header(const struct kr_cache_entry *entry, bool patched, uint8_t bytes[KR_CACHE_HEADER_USED]);
 /* What a block of LENGTH bytes costs on disk, about. */
 uint64_t kr_cache_cost(uint64_t length);
+
+/* cache_memory.c */
+/* With the lock held: the bytes in memory (owned by the caller), which the entry has no more; NULL: there are none. */
+struct kr_buf *kr_cache_memory_take(struct kr_cache_entry *entry);
+/* BLOCK, if it is in memory, which counts as a use: a reference; else NULL. Takes the lock itself. */
+struct kr_buf *kr_cache_memory_get(struct kr_cache_entry *entry, uint64_t block, uint64_t *ret_checksum);
 
 #endif

@@ -75,10 +75,14 @@ void kr_cache_rekey(
 	KR_SCOPED_LOCK(&cache->lock);
 	entry->generation++;
 	entry->edition++;
+	kr_buf_put(entry->replaced_memory);
+	entry->replaced_memory = NULL;
 	for (size_t i = 0; i < count; i++) {
 		blocks[i].length = kr_blockset_has(&entry->present, blocks[i].block) ?
 			kr_cache_block_length(entry->size, blocks[i].block) :
 			0;
+		if (blocks[i].block == 0)
+			entry->replaced_memory = kr_cache_memory_take(entry);
 		kr_cache_forget_block(entry, blocks[i].block);
 	}
 	if (size > entry->size && entry->size > 0)
@@ -209,10 +213,28 @@ void kr_cache_rekey_disk(struct kr_cache_entry *entry)
 	pthread_mutex_unlock(&cache->lock);
 }
 
+static struct kr_buf *take_replaced_memory(struct kr_cache_entry *entry, const struct kr_cache_replaced *replaced)
+{
+	struct kr_buf *memory = NULL;
+
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	if (replaced->block == 0) {
+		memory = entry->replaced_memory;
+		entry->replaced_memory = NULL;
+	}
+	return memory;
+}
+
 int kr_cache_read_replaced(struct kr_cache_entry *entry, const struct kr_cache_replaced *replaced, void *buffer)
 {
+	struct kr_buf *memory = take_replaced_memory(entry, replaced);
 	int fd, err;
 
+	if (memory) {
+		memcpy(buffer, memory->data, replaced->length);
+		kr_buf_put(memory);
+		return 0;
+	}
 	if (replaced->length == 0 || kr_cache_acquire(entry, false, &fd) < 0)
 		return -ENODATA;
 	err = kr_pread_full(fd, buffer, replaced->length, kr_cache_block_offset(replaced->block));

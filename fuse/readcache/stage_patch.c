@@ -121,10 +121,29 @@ static uint32_t old_bytes(struct patch *patch, size_t i, uint8_t *buffer)
 	return kr_cache_read_replaced(patch->entry, replaced, buffer) == 0 ? replaced->length : 0;
 }
 
+/* BUF as a small file of its own, in no more memory than it needs. */
+static bool keep_in_memory(struct patch *patch, const struct kr_buf *buf, uint64_t checksum)
+{
+	struct kr_buf *copy;
+	int err;
+
+	if (patch->size > KR_CACHE_MEMORY_FILE)
+		return false;
+	copy = kr_buf_new(buf->length);
+	if (!copy)
+		return false;
+	memcpy(copy->data, buf->data, buf->length);
+	copy->length = buf->length;
+	err = kr_cache_put_memory(patch->entry, patch->edition, copy, checksum);
+	kr_buf_put(copy);
+	return err == 0;
+}
+
 static void patch_block(struct patch *patch, size_t i, struct kr_buf *buf)
 {
 	uint64_t block = patch->blocks[i].block;
 	uint32_t length = kr_cache_block_length(patch->size, block), old;
+	uint64_t checksum;
 
 	if (length == 0)
 		return;
@@ -136,8 +155,10 @@ static void patch_block(struct patch *patch, size_t i, struct kr_buf *buf)
 	if (overlay(patch, block, length, buf->data) < 0)
 		return;
 	buf->length = length;
-	(void)kr_cache_put(patch->entry, patch->edition, block, buf,
-		kr_checksum(buf->data, length)); /* not kept: fetched when wanted */
+	checksum = kr_checksum(buf->data, length);
+	if (!keep_in_memory(patch, buf, checksum))
+		(void)kr_cache_put(
+			patch->entry, patch->edition, block, buf, checksum); /* not kept: fetched when wanted */
 }
 
 static void run(uv_work_t *work)

@@ -307,12 +307,15 @@ void kr_leases_changed_behind(struct kr_sfile *file)
 
 void kr_leases_gone(struct kr_sfile *file)
 {
+	const struct kr_recall_request open = {.file = file->fid, .kinds = KR_RECALL_GONE};
 	const struct kr_attachment *attachment;
 
 	file->vanished = true;
 	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
 		if (attachment->opens == 0)
 			kr_lease_table_take_back(&file->leases, attachment->session->node, KR_LEASE_READ);
+		else if (attachment->session->features.kept_opens)
+			kr_callback_send(attachment->session, KR_MSG_RECALL, &open, NULL, NULL);
 	}
 	file->vanished = false; /* a local program may only have moved it, where files have no handles */
 }

@@ -164,8 +164,9 @@ static void batch_done(struct kr_job *job)
 		struct look *look = &batch->looks[i];
 		struct kr_sfile *file = look->file;
 
-		/* Removed by a local program: a node that has the file open keeps its bytes, as with a local file. */
-		if (look->err == -ESTALE && file->opens == 0)
+		/* Removed by a local program: a node where a program has the file open keeps its bytes, as with a local
+		 * file. */
+		if (look->err == -ESTALE)
 			kr_leases_gone(file);
 		if (!look->err && !file->changing && file->changes == look->changes)
 			kr_watch_look(file, &look->attr, look->changes);

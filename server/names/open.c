@@ -342,10 +342,19 @@ static void open_changes(struct kr_request *request)
 		kr_invalidation_change(request, &request->msg.open_request.file);
 }
 
+/* Whether the caller may open the file for reading is true for as long as ACCESS's answer is. */
+static uint16_t grant_open(struct kr_request *request, int err, const void *reply)
+{
+	const struct kr_open_request *msg = &request->msg.open_request;
+
+	(void)reply;
+	return err || msg->flags & (KR_OPEN_ACCESS | KR_OPEN_TRUNC) ? 0 : kr_invalidation_grant(request, &msg->file);
+}
+
 void kr_opens_register(struct kr_server *server)
 {
 	server->files->hooks.release = kr_opens_release;
 	kr_server_on(server, KR_MSG_OPEN, handle_open, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_CLOSE, handle_close, KR_HANDLER_KEEP_REPLY);
-	kr_invalidation_on(server, KR_MSG_OPEN, open_changes, NULL);
+	kr_invalidation_on(server, KR_MSG_OPEN, open_changes, grant_open);
 }

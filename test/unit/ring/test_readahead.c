@@ -87,11 +87,56 @@ static void reads_at_the_end_and_beyond_are_harmless(void **state)
 	assert_false(kr_readahead_read(&ra, UINT64_MAX - 1, UINT64_MAX, UINT64_MAX, &from, &end));
 }
 
+static void a_read_that_is_tried_again_is_no_second_one(void **state)
+{
+	struct kr_readahead ra;
+	uint64_t from, end;
+
+	(void)state;
+	kr_readahead_init(&ra, 1024 * MIB);
+	for (int i = 0; i < 5; i++)
+		assert_false(kr_readahead_read(&ra, 0, MIB, 10 * MIB, &from, &end));
+	assert_true(kr_readahead_read(&ra, MIB, MIB, 10 * MIB, &from, &end));
+	assert_int_equal(end, 10 * MIB);
+}
+
+/* A program that reads a header, and the kernel, which reads a little ahead for it. */
+static void who_looks_at_the_header_gets_no_more(void **state)
+{
+	struct kr_readahead ra;
+	uint64_t from, end;
+
+	(void)state;
+	kr_readahead_init(&ra, 1024 * MIB);
+	assert_false(kr_readahead_read(&ra, 0, 16384, 2 * MIB, &from, &end));
+	assert_false(kr_readahead_read(&ra, 16384, 32768, 2 * MIB, &from, &end));
+	assert_false(kr_readahead_read(&ra, 49152, 65536, 2 * MIB, &from, &end));
+	assert_true(kr_readahead_read(&ra, 114688, 131072, 2 * MIB, &from, &end)); /* it goes on */
+	assert_int_equal(from, 245760);
+	assert_int_equal(end, 2 * MIB);
+}
+
+static void a_small_file_comes_whole_at_once(void **state)
+{
+	struct kr_readahead ra;
+	uint64_t from, end;
+
+	(void)state;
+	kr_readahead_init(&ra, 1024 * MIB);
+	assert_true(kr_readahead_read(&ra, 0, 4096, KR_READAHEAD_SMALL, &from, &end));
+	assert_int_equal(from, 4096);
+	assert_int_equal(end, KR_READAHEAD_SMALL);
+	assert_false(kr_readahead_read(&ra, 4096, 4096, KR_READAHEAD_SMALL, &from, &end));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_second_read_in_sequence_starts_it),
 		cmocka_unit_test(a_file_read_from_its_start_is_staged_to_its_end_without_gaps),
+		cmocka_unit_test(a_read_that_is_tried_again_is_no_second_one),
+		cmocka_unit_test(who_looks_at_the_header_gets_no_more),
+		cmocka_unit_test(a_small_file_comes_whole_at_once),
 		cmocka_unit_test(random_reads_of_a_large_file_stage_nothing),
 		cmocka_unit_test(several_sequential_readers_are_told_apart),
 		cmocka_unit_test(reads_at_the_end_and_beyond_are_harmless),

@@ -260,10 +260,107 @@ static void what_was_refused_stays_so_when_more_is_written(void **state)
 	turn();
 }
 
+/* A file of which the server counts COUNT opens, the last of which may be kept, and which nobody here has open. */
+static struct kr_file *make_kept(uint32_t count)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	file->open.handles = file->open.count = count;
+	file->open.may_keep = true;
+	obtain(file, KR_LEASE_READ, &(struct kr_attr){.ino = 1, .nlink = 1});
+	file->open.handles = 0;
+	kr_file_step(file);
+	turn();
+	return file;
+}
+
+static uint32_t closed(void)
+{
+	struct call *call = last_call(KR_MSG_CLOSE);
+	uint32_t count = call ? call->msg.close_request.count : 0;
+
+	if (call)
+		reply(call, 0, NULL);
+	fake.count = 0;
+	return count;
+}
+
+static void the_last_open_is_kept_until_read_goes(void **state)
+{
+	struct kr_file *file = make_kept(3);
+
+	(void)state;
+	assert_int_equal(closed(), 2);
+	kr_file_step(file);
+	turn();
+	assert_int_equal(closed(), 0);
+	file->open.handles = 2; /* opened here, twice */
+	kr_file_step(file);
+	turn();
+	file->open.handles = 0;
+	kr_file_step(file);
+	turn();
+	assert_int_equal(closed(), 0);
+	recall(KR_LEASE_READ);
+	assert_int_equal(fake.answers, 1);
+	assert_int_equal(closed(), 1);
+	kr_file_put(file);
+	turn();
+	assert_null(kr_file_find(&mount, &fid));
+}
+
+static void a_kept_open_ends_with_the_last_name(void **state)
+{
+	struct kr_file *file = make_kept(1);
+
+	(void)state;
+	assert_int_equal(closed(), 0);
+	recall(KR_RECALL_GONE);
+	assert_int_equal(fake.answers, 1);
+	assert_int_equal(closed(), 1);
+	kr_file_put(file);
+}
+
+static void a_file_without_a_name_stays_open_for_its_programs(void **state)
+{
+	struct kr_file *file = make_kept(1);
+
+	(void)state;
+	file->open.handles = 1;
+	recall(KR_RECALL_GONE);
+	assert_int_equal(fake.answers, 1);
+	assert_int_equal(closed(), 0);
+	assert_true(kr_lease_state_has(&file->holder, KR_LEASE_READ));
+	file->open.handles = 0;
+	kr_file_step(file);
+	turn();
+	assert_int_equal(closed(), 1);
+	kr_file_put(file);
+}
+
+static void no_open_is_kept_of_a_removed_file_or_for_another_server(void **state)
+{
+	struct kr_file *file = make_kept(1);
+	struct kr_reclaim_reply message = {.kinds = KR_LEASE_READ, .attr = {.ino = 1}};
+
+	(void)state;
+	kr_file_session_lost(file);
+	kr_file_reclaimed(file, 0, &message); /* its last name went meanwhile */
+	kr_file_step(file);
+	turn();
+	assert_int_equal(closed(), 1);
+	kr_file_put(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_recall_of_an_unknown_file_is_answered_at_once, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_last_open_is_kept_until_read_goes, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_kept_open_ends_with_the_last_name, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_file_without_a_name_stays_open_for_its_programs, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			no_open_is_kept_of_a_removed_file_or_for_another_server, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_waiter_gets_its_lease_and_keeps_a_recall_waiting, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_failed_lease_fails_those_who_wait_for_it_and_nobody_later, setup, teardown),

@@ -55,6 +55,12 @@ static void look_up(const struct kr_cred *cred, const char *name, const struct k
 		fid ? NOTED : KR_FRAME_CACHEABLE);
 }
 
+static void open_file(const struct kr_cred *cred, uint32_t flags, uint16_t noted)
+{
+	answer(KR_MSG_OPEN, &(struct kr_open_request){.cred = *cred, .file = file, .flags = flags}, 0,
+		&(struct kr_open_reply){.attr = file_attr}, noted);
+}
+
 static void list(void)
 {
 	answer(KR_MSG_READDIR, &(struct kr_readdir_request){.cred = user, .file = dir}, 0,
@@ -411,6 +417,33 @@ static void nothing_of_a_file_is_known_while_we_change_it(void **state)
 	assert_int_equal(links(&file), 1);
 }
 
+static void who_may_open_is_known_from_an_open_until_the_file_changes(void **state)
+{
+	enum { EXECUTE = 8, NOATIME = 16 };
+	void *change;
+	struct kr_writer w;
+
+	(void)state;
+	open_file(&user, NOATIME, 0);
+	assert_false(kr_attr_cache_may_open(&mount, &user, &file, false));
+	open_file(&user, NOATIME, KR_FRAME_CACHEABLE);
+	assert_true(kr_attr_cache_may_open(&mount, &user, &file, false));
+	assert_false(kr_attr_cache_may_open(&mount, &user, &file, true));
+	assert_false(kr_attr_cache_may_open(&mount, &other, &file, false));
+	assert_false(kr_attr_cache_may_open(&mount, &user, &second, false));
+	open_file(&user, EXECUTE, KR_FRAME_CACHEABLE);
+	assert_true(kr_attr_cache_may_open(&mount, &user, &file, true));
+
+	kr_writer_init(&w);
+	assert_int_equal(kr_msg_encode(KR_MSG_SETATTR, false, &(struct kr_setattr_request){.file = file}, &w), 0);
+	change = kr_attr_cache_change_begin(&mount, KR_MSG_SETATTR, w.bytes, w.length);
+	assert_false(kr_attr_cache_may_open(&mount, &user, &file, false));
+	kr_attr_cache_change_end(&mount, change);
+	kr_writer_fini(&w);
+	kr_attr_cache_clear(&mount);
+	assert_false(kr_attr_cache_may_open(&mount, &user, &file, false));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -430,6 +463,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			what_stands_behind_both_names_of_a_rename_is_not_known_meanwhile, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(nothing_of_a_file_is_known_while_we_change_it, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			who_may_open_is_known_from_an_open_until_the_file_changes, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -95,6 +95,19 @@ static inline int put(struct kr_cache_entry *entry, uint64_t block, size_t lengt
 	return err;
 }
 
+/* The whole of a small file that was just written. */
+static inline int put_memory(struct kr_cache_entry *entry, size_t length, unsigned seed)
+{
+	struct kr_buf *buf = kr_buf_new(length);
+	int err;
+
+	fill(buf->data, length, seed);
+	buf->length = length;
+	err = kr_cache_put_memory(entry, kr_cache_edition(entry), buf, kr_checksum(buf->data, length));
+	kr_buf_put(buf);
+	return err;
+}
+
 static inline void expect(struct kr_cache_entry *entry, uint64_t block, size_t length, unsigned seed)
 {
 	uint8_t *want = malloc(length), *got = malloc(length);

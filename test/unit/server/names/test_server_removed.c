@@ -197,6 +197,35 @@ static void who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed(void **s
 	start_clock();
 }
 
+static void who_keeps_a_file_open_hears_that_its_last_name_has_gone(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *keeper;
+	struct kr_fid fid;
+
+	stop_clock();
+	f->nodes[1]->may = KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS;
+	keeper = joined(f, 1);
+	fid = put_read(f, keeper, "f", LARGE);
+	assert_int_equal(
+		node_call(keeper, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	link_it(node, &fid, "g");
+	settle(keeper);
+	if (!is_told(f)) {
+		expect_recall(keeper, &fid, KR_LEASE_READ);
+		assert_int_equal(node_result(keeper, send_lease(keeper, &fid, KR_LEASE_READ), NULL), 0);
+	}
+	remove_it(node, "f");
+	settle(keeper);
+	assert_false(is_recalled(keeper));
+	remove_it(node, "g");
+	expect_recall(keeper, &fid, KR_RECALL_GONE); /* it has READ still: a program may have the file open */
+	close_it(keeper, &fid);
+	expect_recall(keeper, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	start_clock();
+}
+
 static void who_has_read_a_file_hears_that_it_was_removed_in_the_export(void **state)
 {
 	struct fixture *f = *state;
@@ -223,6 +252,7 @@ int main(void)
 		TEST(who_has_read_a_file_hears_that_it_is_gone),
 		TEST(a_file_is_gone_with_its_last_name),
 		TEST(who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed),
+		TEST(who_keeps_a_file_open_hears_that_its_last_name_has_gone),
 		TEST(who_has_read_a_file_hears_that_it_was_removed_in_the_export),
 	};
 
