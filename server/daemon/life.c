@@ -137,6 +137,7 @@ static void register_handlers(struct kr_server *server)
 	kr_leases_register(server);
 	kr_locks_register(server);
 	kr_conflict_files_register(server);
+	kr_restores_register(server);
 	kr_staging_register(server);
 }
 
