@@ -25,6 +25,7 @@
 #include "fuse/readcache/cache.h"
 #include "fuse/daemon/control.h"
 #include "fuse/names/dir_fsync.h"
+#include "fuse/names/uncommitted_names.h"
 #include "fuse/session/session.h"
 #include "fuse/writeback/drain.h"
 #include "fuse/file/file.h"
@@ -259,11 +260,13 @@ static void note_change(struct kr_mount *mount, uint16_t type, const void *field
 	union kr_any_msg *asked;
 
 	if (type != KR_MSG_CREATE && type != KR_MSG_MAKE && type != KR_MSG_REMOVE && type != KR_MSG_LINK &&
-		type != KR_MSG_RENAME)
+		type != KR_MSG_RENAME && type != KR_MSG_SETATTR)
 		return;
 	asked = kr_xcalloc(1, sizeof(*asked));
-	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0)
+	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
 		kr_dir_fsync_answered(mount->dir_syncs, type, asked, reply, heard_ns);
+		kr_uncommitted_names_answered(mount->uncommitted_names, type, asked, reply, heard_ns);
+	}
 	kr_arena_fini(&arena);
 	free(asked);
 }
@@ -559,6 +562,7 @@ static void unmake(struct kr_serve *serve)
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
 	kr_dir_fsync_free(mount->dir_syncs);
+	kr_uncommitted_names_free(mount->uncommitted_names);
 	kr_lookup_prefetch_free(mount->lookup_prefetch);
 	kr_attr_cache_free(mount->attr_cache);
 	kr_kernel_attrs_free(mount->kernel_attrs);
@@ -577,6 +581,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.kernel_attrs = kr_kernel_attrs_new();
 	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
+	serve->mount.uncommitted_names = kr_uncommitted_names_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);
