@@ -101,19 +101,23 @@ static void read_line(void *context, char *line)
 		put(context, &alias, &real);
 }
 
+static int open_log(struct kr_fid_aliases *aliases)
+{
+	if (aliases->fd >= 0)
+		return 0;
+	aliases->fd = openat(aliases->dir, log_name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+	return aliases->fd < 0 || fsync(aliases->dir) < 0 ? -errno : 0;
+}
+
 static int append(struct kr_fid_aliases *aliases, const struct kr_fid *alias, const struct kr_fid *real)
 {
 	struct kr_line_log lines = {0};
-	int err = 0;
+	int err = open_log(aliases);
 
-	if (aliases->fd < 0)
-		aliases->fd = openat(aliases->dir, log_name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-	if (aliases->fd < 0)
-		err = -errno;
 	add_line(&lines, alias, real);
 	if (!err)
 		err = kr_line_log_append(&lines, aliases->fd);
-	if (!err && (fdatasync(aliases->fd) < 0 || fsync(aliases->dir) < 0))
+	if (!err && fdatasync(aliases->fd) < 0)
 		err = -errno;
 	free(lines.bytes);
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
