@@ -38,6 +38,7 @@ struct kr_attr_cache;
 struct kr_kernel_attrs;
 struct kr_lookup_prefetch;
 struct kr_dir_fsync;
+struct kr_uncommitted_names;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
@@ -64,6 +65,7 @@ struct kr_mount {
 	struct kr_kernel_attrs *kernel_attrs;
 	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
+	struct kr_uncommitted_names *uncommitted_names;
 	struct fuse_session *fuse;
 	struct kr_control *control;
 	struct kr_metrics_server *metrics; /* NULL: not asked for */

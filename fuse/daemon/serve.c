@@ -27,6 +27,7 @@
 #include "fuse/daemon/control.h"
 #include "fuse/daemon/mount_metrics.h"
 #include "fuse/names/dir_fsync.h"
+#include "fuse/names/uncommitted_names.h"
 #include "fuse/session/session.h"
 #include "fuse/writeback/drain.h"
 #include "fuse/file/file.h"
@@ -254,12 +255,31 @@ static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns
 	return kr_dir_fsync_booted(mount->dir_syncs, heard_ns, now_ns);
 }
 
+/* What the server's loss of power may undo. */
+static void note_change(struct kr_mount *mount, uint16_t type, const void *fields, size_t length,
+	const union kr_any_msg *reply, uint64_t heard_ns)
+{
+	struct kr_arena arena = {0};
+	union kr_any_msg *asked;
+
+	if (type != KR_MSG_CREATE && type != KR_MSG_MAKE && type != KR_MSG_REMOVE && type != KR_MSG_LINK &&
+		type != KR_MSG_RENAME && type != KR_MSG_SETATTR)
+		return;
+	asked = kr_xcalloc(1, sizeof(*asked));
+	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
+		kr_dir_fsync_answered(mount->dir_syncs, type, asked, reply, heard_ns);
+		kr_uncommitted_names_answered(mount->uncommitted_names, type, asked, reply, heard_ns);
+	}
+	kr_arena_fini(&arena);
+	free(asked);
+}
+
 static void on_answer(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
 	kr_attr_cache_learn(mount, type, fields, length, err, reply, flags, asked_ns, heard_ns);
 	if (err == 0)
-		kr_dir_fsync_answered(mount->dir_syncs, type, fields, length, reply, heard_ns);
+		note_change(mount, type, fields, length, reply, heard_ns);
 }
 
 static const struct kr_rpc_hooks rpc_hooks = {
@@ -556,6 +576,7 @@ static void unmake(struct kr_serve *serve)
 	kr_recovery_fini(&serve->recovery);
 	kr_batches_free(mount->batches);
 	kr_dir_fsync_free(mount->dir_syncs);
+	kr_uncommitted_names_free(mount->uncommitted_names);
 	kr_lookup_prefetch_free(mount->lookup_prefetch);
 	kr_attr_cache_free(mount->attr_cache);
 	kr_kernel_attrs_free(mount->kernel_attrs);
@@ -576,6 +597,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.kernel_attrs = kr_kernel_attrs_new();
 	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
+	serve->mount.uncommitted_names = kr_uncommitted_names_new();
 	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);

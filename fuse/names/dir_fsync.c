@@ -109,7 +109,7 @@ void kr_dir_fsync_changed(struct kr_dir_fsync *syncs, const struct kr_fid *dir, 
 	forget_old(syncs, now_ns);
 }
 
-static void changed_by(struct kr_dir_fsync *syncs, uint16_t type, const union kr_any_msg *asked,
+void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const union kr_any_msg *asked,
 	const union kr_any_msg *reply, uint64_t now_ns)
 {
 	switch (type) {
@@ -126,27 +126,13 @@ static void changed_by(struct kr_dir_fsync *syncs, uint16_t type, const union kr
 	case KR_MSG_LINK:
 		kr_dir_fsync_changed(syncs, &asked->link_request.parent, now_ns);
 		break;
-	default:
+	case KR_MSG_RENAME:
 		kr_dir_fsync_changed(syncs, &asked->rename_request.parent, now_ns);
 		kr_dir_fsync_changed(syncs, &asked->rename_request.new_parent, now_ns);
 		break;
+	default:
+		break;
 	}
-}
-
-void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const void *fields, size_t length,
-	const union kr_any_msg *reply, uint64_t now_ns)
-{
-	struct kr_arena arena = {0};
-	union kr_any_msg *asked;
-
-	if (type != KR_MSG_CREATE && type != KR_MSG_MAKE && type != KR_MSG_REMOVE && type != KR_MSG_LINK &&
-		type != KR_MSG_RENAME)
-		return;
-	asked = kr_xcalloc(1, sizeof(*asked));
-	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0)
-		changed_by(syncs, type, asked, reply, now_ns);
-	kr_arena_fini(&arena);
-	free(asked);
 }
 
 size_t kr_dir_fsync_booted(struct kr_dir_fsync *syncs, uint64_t heard_ns, uint64_t now_ns)

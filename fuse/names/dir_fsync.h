@@ -25,8 +25,8 @@ enum { KR_DIR_FSYNC_MAX = 65536, KR_DIR_SETTLED_S = 60, KR_DIR_LOST_S = 600 };
 
 struct kr_dir_fsync *kr_dir_fsync_new(void);
 void kr_dir_fsync_free(struct kr_dir_fsync *syncs);
-/* A request of TYPE with FIELDS (msgs.def) has been answered with success and REPLY at NOW_NS (kr_clock_ns). */
-void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const void *fields, size_t length,
+/* The request ASKED of TYPE has been answered with success and REPLY at NOW_NS (kr_clock_ns). */
+void kr_dir_fsync_answered(struct kr_dir_fsync *syncs, uint16_t type, const union kr_any_msg *asked,
 	const union kr_any_msg *reply, uint64_t now_ns);
 /* A name of DIR has been changed at NOW_NS. */
 void kr_dir_fsync_changed(struct kr_dir_fsync *syncs, const struct kr_fid *dir, uint64_t now_ns);

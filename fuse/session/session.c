@@ -14,7 +14,10 @@
 #include "fuse/session/server_clock.h"
 #include "fuse/session/session_priv.h"
 
-enum { SILENCE_MS = 3000 };
+enum {
+	SILENCE_MS = 3000,
+	RESTORES_MAX = 8192 /* of the unanswered requests that a server takes (KR_SESSION_REQUESTS_MAX) */
+};
 
 #define CLOCK_MAX_S (INT64_MAX / 2 / (int64_t)KR_NS_PER_S) /* the year 2116 */
 
@@ -212,15 +215,50 @@ static void add_reclaim(void *context, const struct kr_reclaim_item *item)
 	session->reclaims += kr_session_direct(session, KR_MSG_RECLAIM, &request, on_reclaim_reply, &item->file);
 }
 
-void kr_session_start_recovery(struct kr_session *session)
+static void start_reclaims(struct kr_session *session)
 {
 	session->state = KR_SESSION_RECLAIMING;
-	session->recovered = false;
 	session->reclaims = 1;
-	kr_rpc_open_answers(session->mount->rpc);
 	if (session->hooks)
 		session->hooks->collect(session->mount, add_reclaim, session);
 	reclaim_answered(session);
+}
+
+static void restore_answered(struct kr_session *session)
+{
+	if (--session->restores == 0 && session->state == KR_SESSION_RESTORING)
+		start_reclaims(session);
+}
+
+/* Whether the file is there, its RECLAIM will tell. */
+static void on_restore_reply(void *context, int err, const void *reply, struct kr_buf *data)
+{
+	struct kr_pending *pending = context;
+	struct kr_session *session = pending->session;
+
+	(void)reply, (void)data;
+	if (kr_pending_end(pending) && session->state == KR_SESSION_RESTORING && err != -ECONNRESET)
+		restore_answered(session);
+}
+
+static void add_restore(void *context, const struct kr_restore_request *request)
+{
+	struct kr_session *session = context;
+
+	if (session->restores < RESTORES_MAX)
+		session->restores +=
+			kr_session_direct(session, KR_MSG_RESTORE, request, on_restore_reply, &request->file);
+}
+
+void kr_session_start_recovery(struct kr_session *session)
+{
+	session->state = KR_SESSION_RESTORING;
+	session->recovered = false;
+	session->restores = 1;
+	kr_rpc_open_answers(session->mount->rpc);
+	if (session->hooks && session->hooks->restore)
+		session->hooks->restore(session->mount, add_restore, session);
+	restore_answered(session);
 }
 
 /* --- outside ---------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 struct kr_session;
 struct kr_backlog_request;
 struct kr_reclaim_reply;
+struct kr_restore_request;
 
 /* Which bytes of a file this node has for the server: the lowest and the highest sequence number, and the highest that
  * the server may have already.  0: none. */
@@ -27,12 +28,16 @@ struct kr_reclaim_item {
 };
 typedef void (*kr_reclaim_add_fn)(void *add_context, const struct kr_reclaim_item *item);
 
+typedef void (*kr_restore_add_fn)(void *add_context, const struct kr_restore_request *request);
+
 /* Hooks of higher rooms into a session; the owner of the files does most of a recovery. */
 struct kr_session_hooks {
 	/* Before each HELLO: tells the ring listener's port on HOST, the node's address towards the server. */
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
 	/* After each HELLO: the node's identity for its peers is known. */
 	void (*identify)(struct kr_mount *mount);
+	/* Before `collect`: calls ADD for each name that the server's loss of power may have undone.  May be NULL. */
+	void (*restore)(struct kr_mount *mount, kr_restore_add_fn add, void *add_context);
 	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, or bytes that are not known to be
 	 * durable.
 	 */

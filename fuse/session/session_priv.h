@@ -2,7 +2,8 @@
  * reply to HELLO.  Loop thread.
  *
  *   DOWN --connection--> GREETING --HELLO's reply--> resumed: LIVE
- *                                                    else:    (first time: READY until kr_session_begin) RECLAIMING
+ *                                                    else:    (first time: READY until kr_session_begin) RESTORING
+ *   RESTORING --all RESTOREs answered--> RECLAIMING
  *   RECLAIMING --all RECLAIMs answered--> FINISHING --RECLAIM_DONE--> LIVE
  *   any --connection lost--> DOWN
  *
@@ -22,6 +23,7 @@ enum kr_session_state {
 	KR_SESSION_DOWN,
 	KR_SESSION_GREETING,
 	KR_SESSION_READY,
+	KR_SESSION_RESTORING,
 	KR_SESSION_RECLAIMING,
 	KR_SESSION_FINISHING,
 	KR_SESSION_LIVE,
@@ -34,10 +36,10 @@ struct kr_session {
 	char own_host[64];      /* this node's address towards the server */
 	struct kr_session_facts facts;
 	enum kr_session_state state;
-	uint64_t epoch;  /* counts connections: late replies of an earlier one are ignored */
-	bool begun;      /* kr_session_begin has been called */
-	bool recovered;  /* the present session has been through its recovery */
-	size_t reclaims; /* without a reply yet, plus one while they are being sent */
+	uint64_t epoch;            /* counts connections: late replies of an earlier one are ignored */
+	bool begun;                /* kr_session_begin has been called */
+	bool recovered;            /* the present session has been through its recovery */
+	size_t restores, reclaims; /* without a reply yet, plus one while they are being sent */
 	uv_timer_t tick, deadline;
 	bool complained, refused;          /* in this outage: of the connection, of the server's refusal */
 	char obstacle[512];                /* why there is no first session yet */

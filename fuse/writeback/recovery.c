@@ -5,10 +5,9 @@
 
 #include "common/base/log.h"
 #include "fuse/file/locks.h"
+#include "fuse/names/uncommitted_names.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/writeback/flush_priv.h"
-
-/* --- a new session: what is claimed ----------------------------------------------------------- */
 
 static void note_seq(void *context, const struct kr_extent *piece)
 {
@@ -38,6 +37,40 @@ static void lose_session(struct kr_file *file, enum kr_flush_reason reason)
 	kr_flush_redirty(file, 0, 0);
 	kr_flush_settle(file);
 }
+
+/* --- a new session: which files the server's loss of power may have un-created ------------------ */
+
+struct restoration {
+	struct kr_mount *mount;
+	kr_restore_add_fn add;
+	void *context;
+};
+
+/* One that is open here, or has bytes to send again, or a lease. */
+static bool is_known(void *context, const struct kr_fid *fid)
+{
+	const struct restoration *restoration = context;
+	struct kr_file *file = kr_file_find(restoration->mount, fid);
+
+	kr_file_put(file);
+	return file != NULL;
+}
+
+static void add_restore(void *context, const struct kr_restore_request *request)
+{
+	const struct restoration *restoration = context;
+
+	restoration->add(restoration->context, request);
+}
+
+static void restore(struct kr_mount *mount, kr_restore_add_fn add, void *add_context)
+{
+	struct restoration restoration = {.mount = mount, .add = add, .context = add_context};
+
+	kr_uncommitted_names_restore(mount->uncommitted_names, is_known, add_restore, &restoration);
+}
+
+/* --- ... what is claimed ------------------------------------------------------------------------ */
 
 struct collection {
 	kr_reclaim_add_fn add;
@@ -145,8 +178,11 @@ static void resumed(struct kr_mount *mount)
 
 const struct kr_session_hooks *kr_recovery_hooks(void)
 {
-	static const struct kr_session_hooks hooks = {
-		.collect = collect, .reclaimed = reclaimed, .reclaim_locks = kr_locks_reclaim, .resumed = resumed};
+	static const struct kr_session_hooks hooks = {.restore = restore,
+		.collect = collect,
+		.reclaimed = reclaimed,
+		.reclaim_locks = kr_locks_reclaim,
+		.resumed = resumed};
 
 	return &hooks;
 }

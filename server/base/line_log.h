@@ -1,5 +1,5 @@
 /* Logs of the state directory in lines of text, each with a checksum (hexadecimal, after a blank) of the text before
- * it: clock_setbacks.c, doubtful_times.c. A reader skips lines that a crash or a full disk cut
+ * it: clock_setbacks.c, doubtful_times.c, fid_aliases.c. A reader skips lines that a crash or a full disk cut
  * short. Any thread. */
 #ifndef KR_SERVER_LINE_LOG_H
 #define KR_SERVER_LINE_LOG_H
@@ -9,7 +9,7 @@
 
 #include "common/base/types.h"
 
-enum { KR_LINE_MAX = 2 * KR_FID_MAX + 128 }; /* without its checksum */
+enum { KR_LINE_MAX = 4 * KR_FID_MAX + 128 }; /* without its checksum */
 
 /* Lines to write; zeros: none yet. The caller frees BYTES. */
 struct kr_line_log {

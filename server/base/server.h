@@ -15,6 +15,7 @@ struct kr_daemon;
 struct kr_data;
 struct kr_delayed_unlink;
 struct kr_export;
+struct kr_fid_aliases;
 struct kr_file_table;
 struct kr_invalidation;
 struct kr_keyring;
@@ -50,6 +51,7 @@ struct kr_server {
 	const struct kr_server_options *options;
 	struct kr_state *state;                   /* base/state.h */
 	struct kr_export *export;                 /* export/export.h */
+	struct kr_fid_aliases *aliases;           /* export/fid_aliases.h */
 	struct kr_keyring *keyring;               /* session/trust.h; NULL: no keys */
 	struct kr_listen *listen;                 /* session/listen.h */
 	struct kr_sessions *sessions;             /* session/session.h */

@@ -16,6 +16,7 @@
 #include "server/recovery/executed_log.h"
 #include "server/session/expiry.h"
 #include "server/export/export.h"
+#include "server/export/fid_aliases.h"
 #include "server/leases/file_table.h"
 #include "server/session/hello.h"
 #include "server/leases/leases.h"
@@ -136,6 +137,7 @@ static void register_handlers(struct kr_server *server)
 	kr_leases_register(server);
 	kr_locks_register(server);
 	kr_conflict_files_register(server);
+	kr_restores_register(server);
 	kr_staging_register(server);
 }
 
@@ -146,8 +148,14 @@ static int open_export(struct kr_server *server)
 	struct kr_export_info info;
 	int err;
 
+	err = kr_fid_aliases_open(kr_state_dir(server->state), &server->aliases);
+	if (err)
+		return err;
+	options.aliases = server->aliases;
 	memcpy(options.secret, kr_state_facts(server->state)->secret, sizeof(options.secret));
 	err = kr_export_new(&options, &server->export);
+	if (!err)
+		err = kr_export_prune_aliases(server->export);
 	if (err)
 		return err;
 	kr_export_info(server->export, &info);
@@ -343,6 +351,7 @@ void kr_server_fini(struct kr_server *server)
 	kr_listen_fini(server);
 	kr_conflicts_close(&server->recovery->conflicts);
 	kr_export_free(server->export);
+	kr_fid_aliases_free(server->aliases);
 	kr_executed_close(server->recovery->executed);
 	free(server->recovery);
 	kr_state_close(server->state);

@@ -35,6 +35,23 @@ struct kr_proc_name kr_entry_proc_name(int fd)
 	return name;
 }
 
+/* --- identities: the only place that knows the real ones of restored files (fid_aliases.h) ----- */
+
+static int unseal(const struct kr_export *export, const struct kr_fid *fid, struct kr_identity *ret_identity)
+{
+	const struct kr_fid real = kr_fid_aliases_real(export->aliases, fid);
+
+	return kr_fid_unseal(export->secret, &real, ret_identity);
+}
+
+static void seal(const struct kr_export *export, const struct kr_identity *identity, struct kr_fid *ret_fid)
+{
+	struct kr_fid real;
+
+	kr_fid_seal(export->secret, identity, &real);
+	*ret_fid = kr_fid_aliases_of(export->aliases, &real);
+}
+
 static int open_handle(struct kr_export *export, const struct kr_identity *identity)
 {
 	union {
@@ -73,7 +90,7 @@ int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_f
 	int r = kr_export_ready(export);
 
 	if (r == 0)
-		r = kr_fid_unseal(export->secret, fid, &identity);
+		r = unseal(export, fid, &identity);
 	if (r < 0)
 		return r;
 	if ((identity.kind == KR_FID_HANDLE) != export->by_handle)
@@ -228,7 +245,7 @@ static int identify_by_handle(struct kr_export *export, int fd, struct kr_fid *r
 	identity.handle_type = handle.head.handle_type;
 	identity.handle_length = handle.head.handle_bytes;
 	memcpy(identity.handle, handle.bytes + sizeof(handle.head), identity.handle_length);
-	kr_fid_seal(export->secret, &identity, ret_fid);
+	seal(export, &identity, ret_fid);
 	return 0;
 }
 
@@ -240,7 +257,7 @@ int kr_export_identify_handle(
 	if (!export->by_handle || length == 0 || length > KR_FID_HANDLE_MAX)
 		return -ESTALE;
 	memcpy(identity.handle, handle, length);
-	kr_fid_seal(export->secret, &identity, ret_fid);
+	seal(export, &identity, ret_fid);
 	return 0;
 }
 
@@ -256,12 +273,12 @@ int kr_entry_identify(
 	r = kr_entry_inode(fd, &identity);
 	if (r < 0)
 		return r;
-	if (parent && kr_fid_unseal(export->secret, parent, &parent_identity) == 0) {
+	if (parent && unseal(export, parent, &parent_identity) == 0) {
 		if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 			return kr_fail_errno(-errno, "looking at '%s'", name);
 		kr_inode_paths_learn(export->inode_paths, &identity, &parent_identity, name, S_ISDIR(st.st_mode));
 	}
-	kr_fid_seal(export->secret, &identity, ret_fid);
+	seal(export, &identity, ret_fid);
 	return 0;
 }
 
@@ -270,8 +287,7 @@ void kr_entry_forget(
 {
 	struct kr_identity file, in;
 
-	if (!export->by_handle && kr_fid_unseal(export->secret, fid, &file) == 0 &&
-		kr_fid_unseal(export->secret, parent, &in) == 0)
+	if (!export->by_handle && unseal(export, fid, &file) == 0 && unseal(export, parent, &in) == 0)
 		kr_inode_paths_forget(export->inode_paths, &file, &in, name, others);
 }
 

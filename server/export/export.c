@@ -217,6 +217,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 
 	memcpy(export->secret, options->secret, sizeof(export->secret));
 	export->refuse_changes = options->read_only;
+	export->aliases = options->aliases;
 	if (getrandom(&export->instance, sizeof(export->instance), 0) != sizeof(export->instance))
 		return kr_fail_errno(-errno, "cannot draw a random number");
 	kr_cred_prepare_thread();
@@ -247,6 +248,7 @@ int kr_export_new(const struct kr_export_options *options, struct kr_export **re
 		pthread_mutex_init(&export->directories[i], NULL);
 	pthread_mutex_init(&export->widening, NULL);
 	pthread_mutex_init(&export->renewing, NULL);
+	kr_table_init(&export->restored_dirs);
 	export->fds = kr_fd_cache_new(options->max_fds ? options->max_fds : KR_EXPORT_FDS);
 	atomic_store(&export->next_tick_ns, kr_clock_ns() + KR_NS_PER_S);
 	r = set_up(export, options);
@@ -272,6 +274,7 @@ void kr_export_free(struct kr_export *export)
 		return;
 	kr_orphans_free(export->orphans);
 	kr_inode_paths_free(export->inode_paths);
+	kr_restored_dirs_fini(export);
 	kr_fd_cache_free(export->fds);
 	close_if_open(export->private_fd);
 	close_if_open(export->proc_fd);

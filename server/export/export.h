@@ -34,13 +34,15 @@
 
 struct kr_doubts;
 struct kr_export;
+struct kr_fid_aliases;
 
 struct kr_export_options {
-	const char *path;              /* borrowed during kr_export_new */
-	uint8_t secret[KR_FID_SECRET]; /* from the state directory, the same in every instance */
-	uint32_t max_fds;              /* descriptors kept open between calls; 0: KR_EXPORT_FDS */
-	bool read_only;                /* refuse changes with -EROFS */
-	bool identity_by_inode;        /* use no kernel handles (tests) */
+	const char *path;               /* borrowed during kr_export_new */
+	uint8_t secret[KR_FID_SECRET];  /* from the state directory, the same in every instance */
+	uint32_t max_fds;               /* descriptors kept open between calls; 0: KR_EXPORT_FDS */
+	bool read_only;                 /* refuse changes with -EROFS */
+	bool identity_by_inode;         /* use no kernel handles (tests) */
+	struct kr_fid_aliases *aliases; /* borrowed for ever; NULL: nothing can be restored */
 };
 enum { KR_EXPORT_FDS = 512 };
 
@@ -301,5 +303,23 @@ int kr_export_conflict_again(struct kr_export *export, const struct kr_fid *targ
 /* NAME.conflict-NODE-TIME, with NUMBER > 1 at the end; cuts a long NAME. Does not block. */
 void kr_export_conflict_name(
 	const struct kr_conflict_make *make, const char *name, unsigned number, char ret_name[KR_NAME_MAX + 1]);
+
+/* --- files that a loss of power un-created (restore.c) ---------------------------------------- */
+
+/* What the node that made FILE, a regular file or a directory, knows of it. */
+struct kr_restore {
+	const struct kr_fid *file;   /* the file keeps this identity (fid_aliases.h) */
+	const struct kr_fid *parent; /* the directory where it has NAME */
+	const char *name;            /* "": it has no name any more, and the node has it open */
+	uint32_t mode, uid, gid;
+	struct kr_time made; /* its ctime when it was made */
+};
+/* Makes FILE anew if a loss of power has un-created it: empty, under NAME, durably.  A nameless one lives until
+ * kr_export_sweep_orphans unless it is held by then.  If FILE was made anew before, it gets NAME as another name.
+ * 0: FILE is there (*RET_MADE: it was made anew); -ESTALE: it may have been removed; -EEXIST: NAME stands for something
+ * else; others: nothing could be made.  One call at a time, and before nodes change names. */
+int kr_export_restore(struct kr_export *export, const struct kr_restore *restore, bool *ret_made);
+/* At the start: forgets the identities of restored files that are gone.  0 or -errno. */
+int kr_export_prune_aliases(struct kr_export *export);
 
 #endif

@@ -443,6 +443,16 @@ int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int f
 	return 0;
 }
 
+void kr_orphans_leave(struct kr_orphans *orphans, const struct kr_fid *fid)
+{
+	struct held *held;
+	KR_SCOPED_LOCK(&orphans->lock);
+
+	held = settle(orphans, fid, false);
+	if (held && held->holds > 0)
+		held->holds--;
+}
+
 int kr_orphans_named(struct kr_orphans *orphans, const struct kr_fid *fid)
 {
 	struct kr_fid directory;

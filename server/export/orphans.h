@@ -41,6 +41,8 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success);
 
 /* FD names a file without a name: it becomes an orphan that may get a name, with one hold. */
 int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd);
+/* Ends the hold of kr_orphans_adopt, and leaves the file to kr_orphans_sweep. */
+void kr_orphans_leave(struct kr_orphans *orphans, const struct kr_fid *fid);
 /* Whether FID is an orphan; *RET_NAMEABLE: one that may get a name. */
 bool kr_orphans_find(struct kr_orphans *orphans, const struct kr_fid *fid, bool *ret_nameable);
 /* A nameable orphan has got a name: it is an orphan no more. */

@@ -21,6 +21,7 @@ void kr_file_space_register(struct kr_server *server);
 void kr_readdir_xattr_register(struct kr_server *server);
 void kr_lookups_register(struct kr_server *server);
 void kr_conflict_files_register(struct kr_server *server);
+void kr_restores_register(struct kr_server *server);
 
 /* In the job of REQUEST, which has changed DIR if request->err is 0.  Reads the present attributes of DIR (RET_ATTR
  * may be NULL), left alone if unknown, and whether the node can know which names are concerned. */

@@ -17,6 +17,9 @@ struct kr_server_recovery {
 	struct kr_list conflicts_asked; /* CONFLICTs, answered one by one, in turn */
 	uint64_t conflict_turn;         /* how many turns there were */
 	bool making_conflict;
+	struct kr_list restores_asked; /* RESTOREs, executed one by one */
+	size_t restored;               /* how many files, since the log last said so */
+	bool restoring;
 };
 
 #endif

@@ -133,31 +133,22 @@ static void only_the_latest_are_remembered(void **state)
 	assert_int_equal(fsync_of(*state, &one), -EIO);
 }
 
-static void answered(struct kr_dir_fsync *syncs, uint16_t type, const void *msg, const union kr_any_msg *reply)
-{
-	struct kr_writer fields;
-
-	kr_writer_init(&fields);
-	assert_int_equal(kr_msg_encode(type, false, msg, &fields), 0);
-	kr_dir_fsync_answered(syncs, type, fields.bytes, fields.length, reply, at(100));
-	kr_writer_fini(&fields);
-}
-
 static void a_rename_changes_two_directories_and_an_open_of_what_is_there_none(void **state)
 {
-	const struct kr_rename_request rename = {.parent = one, .name = "a", .new_parent = two, .new_name = "b"};
-	const struct kr_create_request create = {.parent = one, .name = "a"};
-	const struct kr_getattr_request getattr = {.file = one};
+	const union kr_any_msg rename = {
+		.rename_request = {.parent = one, .name = "a", .new_parent = two, .new_name = "b"}};
+	const union kr_any_msg create = {.create_request = {.parent = one, .name = "a"}};
+	const union kr_any_msg getattr = {.getattr_request = {.file = one}};
 	union kr_any_msg reply = {0};
 
-	answered(*state, KR_MSG_CREATE, &create, &reply);
-	answered(*state, KR_MSG_GETATTR, &getattr, &reply);
+	kr_dir_fsync_answered(*state, KR_MSG_CREATE, &create, &reply, at(100));
+	kr_dir_fsync_answered(*state, KR_MSG_GETATTR, &getattr, &reply, at(100));
 	assert_int_equal(kr_dir_fsync_booted(*state, at(101), at(101)), 0);
 	reply.create_reply.created = 1;
-	answered(*state, KR_MSG_CREATE, &create, &reply);
+	kr_dir_fsync_answered(*state, KR_MSG_CREATE, &create, &reply, at(100));
 	assert_int_equal(kr_dir_fsync_booted(*state, at(101), at(101)), 1);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
-	answered(*state, KR_MSG_RENAME, &rename, &reply);
+	kr_dir_fsync_answered(*state, KR_MSG_RENAME, &rename, &reply, at(100));
 	assert_int_equal(kr_dir_fsync_booted(*state, at(101), at(101)), 2);
 	assert_int_equal(fsync_of(*state, &one), -EIO);
 	assert_int_equal(fsync_of(*state, &two), -EIO);

@@ -361,6 +361,41 @@ static void a_recovery_whose_end_is_lost_starts_over(void **state)
 	assert_true(rpc.open);
 }
 
+static void restore(struct kr_mount *unused, kr_restore_add_fn add, void *context)
+{
+	(void)unused;
+	assert_int_equal(heard.collected, 0);
+	for (uint8_t i = 0; i < FILES; i++)
+		add(context, &(struct kr_restore_request){.file = {.length = 1, .bytes = {i}}, .name = "name"});
+}
+
+static void nothing_is_reclaimed_before_all_is_restored(void **state)
+{
+	const struct kr_session_hooks restoring = {.restore = restore,
+		.collect = collect,
+		.reclaimed = reclaimed,
+		.reclaim_locks = reclaim_locks,
+		.resumed = resumed};
+
+	(void)state;
+	kr_session_set_hooks(mount.session, &restoring);
+	break_connection();
+	connect_to(2, false);
+	answer(KR_MSG_RESTORE, 0, &(struct kr_restore_reply){});
+	break_connection(); /* all is asked for again */
+	connect_to(3, false);
+	answer(KR_MSG_RESTORE, -EEXIST, NULL);
+	answer(KR_MSG_RESTORE, -ESTALE, NULL);
+	assert_int_equal(heard.collected, 0);
+	answer(KR_MSG_RESTORE, 0, &(struct kr_restore_reply){});
+	assert_int_equal(heard.collected, 1);
+	for (int file = 0; file < FILES; file++)
+		answer_reclaim(0);
+	answer_done();
+	assert_int_equal(heard.resumed, 1);
+	kr_session_set_hooks(mount.session, &hooks);
+}
+
 /* Nothing of it may be passed over, and no recovery waits for an answer to what was never asked. */
 static void what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connection(void **state)
 {
@@ -473,6 +508,7 @@ int main(void)
 		TEST(one_that_it_does_not_know_is_recovered),
 		TEST(a_connection_that_breaks_decides_nothing),
 		TEST(a_recovery_whose_end_is_lost_starts_over),
+		TEST(nothing_is_reclaimed_before_all_is_restored),
 		TEST(what_cannot_be_asked_for_want_of_memory_is_asked_on_the_next_connection),
 		cmocka_unit_test_setup_teardown(
 			a_first_connection_that_cannot_be_made_is_waited_for, set_up_unconnected, tear_down),
