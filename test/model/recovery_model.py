@@ -359,6 +359,13 @@ class World:
         n = self.nodes[w.node]
         return w.served or n.is_late(w.f) or w.seq <= n.heard(w.f)
 
+    def write_out(self, cell):
+        """One cell reaches the disk. The change version is the inode's ctime, so TIME and it are one write."""
+        s = self.server
+        s.disk[cell] = s.cache[cell]
+        if cell % WIDTH == TIME:
+            s.disk_version[file_of(cell)] = s.version[file_of(cell)]
+
     def sync(self, f):
         """Whether all of the file is durable now. A failed sync may or may not have written each cell."""
         s = self.server
@@ -368,7 +375,7 @@ class World:
             self.note("sync of file", f, "fails:", self.show(s.cache[c] for c in sorted(cells)))
             for c in sorted(cells):
                 if self.rnd.random() < .5:
-                    s.disk[c] = s.cache[c]
+                    self.write_out(c)
             s.tainted |= cells
             s.dirty -= cells
             s.broken |= {key for key, file in s.done.items() if file == f and key not in s.done_disk}
@@ -401,7 +408,7 @@ class World:
             if (i, f) not in s.must_resend:
                 s.durable[i, f] = max(s.durable[i, f], s.applied[i, f])
         for w in self.writes.values():
-            if w.f == f and w.applied and w.cell not in s.tainted and w.cell not in s.dirty:
+            if w.f == f and (w.applied or w.covered) and w.cell not in s.tainted and w.cell not in s.dirty:
                 w.durable, w.server_lost = True, False
         return True
 
@@ -506,7 +513,7 @@ class World:
         s, r = self.server, self.rnd.random()
         if r < .35 and s.dirty:
             c = self.rnd.choice(sorted(s.dirty))
-            s.disk[c] = s.cache[c]
+            self.write_out(c)
             s.dirty.discard(c)
         elif r < .45:
             f = self.pick_file()
@@ -521,8 +528,8 @@ class World:
             c = self.rnd.choice(sorted(c for c in s.tainted if c % WIDTH < DATA))
             s.cache[c] = s.disk[c]
             for w in self.writes.values():
-                if w.cell == c and w.applied and not w.durable and w.id != s.disk[c]:
-                    w.applied, w.server_lost = False, True
+                if w.cell == c and not w.durable and w.id != s.disk[c]:
+                    self.lose_applied(w)
             self.note("evicted: cell", c % WIDTH, "of file", file_of(c))
         else:
             n = self.rnd.choice(self.nodes)
@@ -1011,8 +1018,14 @@ class World:
         s.done_cache, s.broken_disk = dict(s.done_disk), set()
         for w in self.writes.values():
             kept = w.durable and (w.cell not in gone or self.before(w.id, s.disk[w.cell]))
-            if w.applied and s.disk[w.cell] != w.id and not kept:
-                w.server_lost, w.applied = True, False
+            if s.disk[w.cell] != w.id and not kept:
+                self.lose_applied(w)
+
+    def lose_applied(self, w):
+        """The page cache had W, or what covers W, and has lost that."""
+        covers = w.covered and not self.before(w.id, self.server.disk[w.cell])
+        if w.applied or covers:
+            w.server_lost, w.applied, w.covered = True, False, False
 
     def node_kill(self, n):
         self.note("the daemon of node", n.i, "is killed")
@@ -1174,8 +1187,12 @@ class World:
                 conflict = s.lapsed[n.i, f]
             elif not rules["power"]:
                 conflict = False
+            elif n.power_lost and (n.i, f) in s.doubtful:
+                conflict = s.version[f] > n.version(f)  # which of the node's own bytes the file has is forgotten
             else:
                 conflict = s.foreign[n.i, f] > n.version(f)
+            names = [r[3] for r in records if r[2] % WIDTH == NAME] or [s.cache[f * WIDTH + NAME]]
+            conflict = conflict or not self.exists(names[-1], f)
             if conflict and records:
                 self.conflict_file(n, f, records)
                 records = []
@@ -1338,6 +1355,8 @@ class Campaign:
             if why:
                 self.broken += 1
                 self.kinds[why.split(":")[0]] += 1
+                if not stop:
+                    print(f"broken: {seed}: {why}", flush=True)
                 if self.why is None:
                     self.first_broken, self.why = seed, why
                     if stop:
