@@ -144,11 +144,14 @@ class Node:
         self.lapse = [None] * FILES  # truth: since when others may have what it held
 
     def heard(self, f):
-        return max((r[2] for r in self.log if r[0] == "durable" and r[1] == f), default=0)
+        for r in reversed(self.log):  # they only rise
+            if r[0] == "durable" and r[1] == f:
+                return r[2]
+        return 0
 
     def unheard(self, f):
-        heard = self.heard(f)
-        return [r for r in self.log if r[0] == "write" and r[1] > heard and file_of(r[2]) == f]
+        heard, cells = self.heard(f), cells_of(f)
+        return [r for r in self.log if r[0] == "write" and r[1] > heard and r[2] in cells]
 
     def answered_before(self, f):
         """Only rule "thirteen" needs this record."""
@@ -655,7 +658,7 @@ class World:
             back = {other for mine, other in ("RW", "WR") if mine in kinds and other in s.leases[m.i][f]}
             if not back:
                 continue
-            if not self.reachable(m):
+            if not self.reachable(m) or m.power_lost:  # its old session answers nothing
                 if self.rnd.random() < .5:
                     raise Abort
                 self.expire(m)
@@ -943,14 +946,18 @@ class World:
                 n.waiting.remove(request)  # ENOENT
             raise Abort
         if not again:
-            before = [w for w in self.writes.values() if w.cell in cells and not self.absent(w)]
+            # No program has the answer: what the node wrote since the first execution is concurrent with the request.
+            known = request.setdefault("known", len(self.writes))
+            concurrent = {w.id for w in self.writes.values() if w.node == n.i and w.id > known}
+            before = [w for w in self.writes.values()
+                      if w.cell in cells and w.id not in concurrent and not self.absent(w)]
             request["before"] = {w.id for w in before}
             for w in request["writes"]:
                 w.returned = False
             request["writes"] = []
             for c in cells:
                 w = self.new_write(n, c, kind)
-                w.pred |= {o.id for o in before if o.cell == c}
+                w.pred = w.pred - concurrent | {o.id for o in before if o.cell == c}
                 request["writes"].append(w)
         else:
             self.count["twice"] += 1
@@ -1032,7 +1039,7 @@ class World:
         self.new_daemon(n)
         n.must_send = {f for f in range(FILES) if n.unheard(f)}
         for f in range(FILES):
-            if n.lapse[f] is None:
+            if n.lapse[f] is None and not n.power_lost:  # after a loss of power no daemon has had a session yet
                 if not n.unheard(f) or not self.rules["inherit"]:
                     n.leases[f] = set()
                 if self.server.up:
