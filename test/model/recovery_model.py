@@ -71,6 +71,8 @@ RULES = {
     "latetimes": "late bytes set TIME only if nobody else changed the file or its attributes since",
     "applied": "the server remembers up to which journal number it applied each node's bytes",
     "power": "late bytes after a loss of the node's power are judged by the journal's version",
+    "forgotten": "... if a failed sync came, too, what the server applied for the node itself counts as a change",
+    "nameless": "late bytes of a file that is removed go to a conflict file",
     "lateheard": "late bytes are durable before their node is a member again",
     "refused": "refused bytes are late once their node has given WRITE back",
     "refusedmark": "... and the journal says so",
@@ -1194,12 +1196,12 @@ class World:
                 conflict = s.lapsed[n.i, f]
             elif not rules["power"]:
                 conflict = False
-            elif n.power_lost and (n.i, f) in s.doubtful:
-                conflict = s.version[f] > n.version(f)  # which of the node's own bytes the file has is forgotten
+            elif rules["forgotten"] and n.power_lost and (n.i, f) in s.doubtful:
+                conflict = s.version[f] > n.version(f)  # the journal may end before what the file has of this node
             else:
                 conflict = s.foreign[n.i, f] > n.version(f)
             names = [r[3] for r in records if r[2] % WIDTH == NAME] or [s.cache[f * WIDTH + NAME]]
-            conflict = conflict or not self.exists(names[-1], f)
+            conflict |= rules["nameless"] and not self.exists(names[-1], f)
             if conflict and records:
                 self.conflict_file(n, f, records)
                 records = []
