@@ -109,8 +109,7 @@ static void end_changes(struct kr_sfile_data *data)
 		const struct kr_flush_part *part = &data->parts[i];
 
 		if (part->seq)
-			kr_applied_reach(
-				&kr_data_of(data->file)->applied, &data->file->fid, part->node_id, part->seq);
+			kr_applied_reach(&kr_data_of(data->file)->applied, &data->file->fid, part->node_id, part->seq);
 	}
 	kr_sfile_changed(data->file);
 	if (data->resend && !data->differs) {
