@@ -287,12 +287,22 @@ class World:
                 raise Violation(f"{why}: {where}: {self.describe(w.id)} of node {w.node} ({w.kind}) "
                                 f"is undone by {self.describe(value)}")
 
+    def is_late_too(self, w):
+        """W's node has it in its journal, as late bytes, and no other node has acted on it: a failed sync wrote it to
+        the disk without the change version, and the server lost power. Of two late nodes the first one may win."""
+        m = self.nodes[w.node]
+        kept = any(r[3] == w.id for r in m.unheard(w.f))
+        return kept and m.is_late(w.f) and not (w.seen or w.fsynced or w.served)
+
     def judge_late(self, n, cell, number):
         x = self.server.cache[cell]
         since = n.lapse[file_of(cell)]
         if since is not None and x:
             over = self.writes[x]
             if over.node != n.i and over.returned and over.at > since and not over.cell % WIDTH == TIME:
+                if self.is_late_too(over):  # it has to come again, or to be in a conflict file
+                    over.applied = over.durable = False
+                    return
                 raise Violation(f"late: node {n.i} puts {self.describe(number)} over "
                                 f"{self.describe(x)} of node {over.node}")
 
