@@ -8,7 +8,7 @@ struct entry {
 	struct kr_link use;
 	struct kr_fid file;
 	uint8_t node_id[16];
-	uint64_t seq;
+	uint64_t seq, reached;
 };
 
 struct key {
@@ -67,7 +67,7 @@ static struct entry *find(struct kr_applied *applied, const struct key *key)
 	return entry;
 }
 
-void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
+static struct entry *get(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
 	const struct key key = {file, node_id};
 	struct entry *entry = find(applied, &key);
@@ -81,7 +81,30 @@ void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, cons
 		kr_table_insert(&applied->table, &entry->link, hash_of(&key));
 		kr_list_append(&applied->uses, &entry->use);
 	}
+	return entry;
+}
+
+void kr_applied_note(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
+{
+	struct entry *entry = get(applied, file, node_id);
+
 	entry->seq = KR_MAX(entry->seq, seq);
+	entry->reached = KR_MAX(entry->reached, seq);
+}
+
+void kr_applied_reach(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16], uint64_t seq)
+{
+	struct entry *entry = get(applied, file, node_id);
+
+	entry->reached = KR_MAX(entry->reached, seq);
+}
+
+uint64_t kr_applied_reached(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
+{
+	const struct key key = {file, node_id};
+	const struct entry *entry = find(applied, &key);
+
+	return entry ? entry->reached : 0;
 }
 
 uint64_t kr_applied_seq(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
@@ -94,10 +117,12 @@ uint64_t kr_applied_seq(struct kr_applied *applied, const struct kr_fid *file, c
 
 void kr_applied_lose(struct kr_applied *applied, const struct kr_fid *file)
 {
-	struct entry *entry, *after;
+	struct entry *entry;
 
-	KR_LIST_FOR_EACH_SAFE(entry, after, &applied->uses, use) {
-		if (kr_fid_equal(&entry->file, file))
-			forget(applied, entry);
+	KR_LIST_FOR_EACH(entry, &applied->uses, use) {
+		if (!kr_fid_equal(&entry->file, file))
+			continue;
+		applied->incomplete |= entry->seq > 0;
+		entry->seq = 0;
 	}
 }

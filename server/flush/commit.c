@@ -146,6 +146,11 @@ uint64_t kr_commit_applied_seq(const struct kr_sfile *file, const uint8_t node_i
 	return kr_applied_seq(&kr_data_of(file)->applied, &file->fid, node_id);
 }
 
+uint64_t kr_commit_reached_seq(const struct kr_sfile *file, const uint8_t node_id[16])
+{
+	return kr_applied_reached(&kr_data_of(file)->applied, &file->fid, node_id);
+}
+
 bool kr_commit_remembers_all(const struct kr_data *data)
 {
 	return !data->applied.incomplete;

@@ -63,6 +63,8 @@ void kr_commit_owe(struct kr_sfile *file, struct kr_session *session, uint64_t s
 /* Up to which number this instance remembers to have applied the journal NODE_ID to FILE, with no sync failed since;
  * 0: nothing is known.  It is durable after a further kr_commit_wait that succeeds. */
 uint64_t kr_commit_applied_seq(const struct kr_sfile *file, const uint8_t node_id[16]);
+/* Up to which number rounds of this instance brought bytes of the journal NODE_ID to FILE, whatever became of them. */
+uint64_t kr_commit_reached_seq(const struct kr_sfile *file, const uint8_t node_id[16]);
 /* Whether this instance remembers all that it has applied. */
 bool kr_commit_remembers_all(const struct kr_data *data);
 /* Whether each file whose sync failed in a former instance has been tried again.  What still fails is uncommitted, of

@@ -105,6 +105,12 @@ static void end_changes(struct kr_sfile_data *data)
 	if (!data->changing)
 		return;
 	data->changing = false;
+	for (uint32_t i = 0; i < data->part_count; i++) {
+		const struct kr_flush_part *part = &data->parts[i];
+
+		if (part->seq)
+			kr_applied_reach(&kr_data_of(data->file)->applied, &data->file->fid, part->node_id, part->seq);
+	}
 	kr_sfile_changed(data->file);
 	if (data->resend && !data->differs) {
 		if (undisturbed)

@@ -159,6 +159,14 @@ static bool is_own(const struct kr_request *request, const struct kr_sfile *file
 		(!is_forgotten(request) || kr_commit_remembers_all(request->server->data));
 }
 
+/* A journal that may be a copy, or lack what power took, ends before bytes that its node has flushed.  Its own would go
+ * over these, which close or another node may count on. */
+static bool is_overtaken(const struct kr_request *request, const struct kr_sfile *file)
+{
+	return request->session->recovery.old_journal &&
+		request->msg.reclaim_request.last < kr_commit_reached_seq(file, request->session->node_id);
+}
+
 /* Others' leases are given up, so what they wrote has been applied. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
@@ -171,7 +179,7 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		changed = file->own_base;
 		ctime = file->own_ctime;
 	}
-	if (file->changing > 0)
+	if (file->changing > 0 || is_overtaken(request, file))
 		return true;
 	/* Made for these bytes, and as it was made: the node was killed before its own were in it.  (Times tick.) */
 	if (!changed && attr->size == 0 &&

@@ -71,6 +71,8 @@ RULES = {
     "latetimes": "late bytes set TIME only if nobody else changed the file or its attributes since",
     "applied": "the server remembers up to which journal number it applied each node's bytes",
     "power": "late bytes after a loss of the node's power are judged by the journal's version",
+    "forgotten": "... if a failed sync came, too, what the server applied for the node itself counts as a change",
+    "nameless": "late bytes of a file that is removed go to a conflict file",
     "lateheard": "late bytes are durable before their node is a member again",
     "refused": "refused bytes are late once their node has given WRITE back",
     "refusedmark": "... and the journal says so",
@@ -144,11 +146,14 @@ class Node:
         self.lapse = [None] * FILES  # truth: since when others may have what it held
 
     def heard(self, f):
-        return max((r[2] for r in self.log if r[0] == "durable" and r[1] == f), default=0)
+        for r in reversed(self.log):  # they only rise
+            if r[0] == "durable" and r[1] == f:
+                return r[2]
+        return 0
 
     def unheard(self, f):
-        heard = self.heard(f)
-        return [r for r in self.log if r[0] == "write" and r[1] > heard and file_of(r[2]) == f]
+        heard, cells = self.heard(f), cells_of(f)
+        return [r for r in self.log if r[0] == "write" and r[1] > heard and r[2] in cells]
 
     def answered_before(self, f):
         """Only rule "thirteen" needs this record."""
@@ -282,12 +287,22 @@ class World:
                 raise Violation(f"{why}: {where}: {self.describe(w.id)} of node {w.node} ({w.kind}) "
                                 f"is undone by {self.describe(value)}")
 
+    def is_late_too(self, w):
+        """W's node has it in its journal, as late bytes, and no other node has acted on it: a failed sync wrote it to
+        the disk without the change version, and the server lost power. Of two late nodes the first one may win."""
+        m = self.nodes[w.node]
+        kept = any(r[3] == w.id for r in m.unheard(w.f))
+        return kept and m.is_late(w.f) and not (w.seen or w.fsynced or w.served)
+
     def judge_late(self, n, cell, number):
         x = self.server.cache[cell]
         since = n.lapse[file_of(cell)]
         if since is not None and x:
             over = self.writes[x]
             if over.node != n.i and over.returned and over.at > since and not over.cell % WIDTH == TIME:
+                if self.is_late_too(over):  # it has to come again, or to be in a conflict file
+                    over.applied = over.durable = False
+                    return
                 raise Violation(f"late: node {n.i} puts {self.describe(number)} over "
                                 f"{self.describe(x)} of node {over.node}")
 
@@ -359,6 +374,13 @@ class World:
         n = self.nodes[w.node]
         return w.served or n.is_late(w.f) or w.seq <= n.heard(w.f)
 
+    def write_out(self, cell):
+        """One cell reaches the disk. The change version is the inode's ctime, so TIME and it are one write."""
+        s = self.server
+        s.disk[cell] = s.cache[cell]
+        if cell % WIDTH == TIME:
+            s.disk_version[file_of(cell)] = s.version[file_of(cell)]
+
     def sync(self, f):
         """Whether all of the file is durable now. A failed sync may or may not have written each cell."""
         s = self.server
@@ -368,7 +390,7 @@ class World:
             self.note("sync of file", f, "fails:", self.show(s.cache[c] for c in sorted(cells)))
             for c in sorted(cells):
                 if self.rnd.random() < .5:
-                    s.disk[c] = s.cache[c]
+                    self.write_out(c)
             s.tainted |= cells
             s.dirty -= cells
             s.broken |= {key for key, file in s.done.items() if file == f and key not in s.done_disk}
@@ -401,7 +423,7 @@ class World:
             if (i, f) not in s.must_resend:
                 s.durable[i, f] = max(s.durable[i, f], s.applied[i, f])
         for w in self.writes.values():
-            if w.f == f and w.applied and w.cell not in s.tainted and w.cell not in s.dirty:
+            if w.f == f and (w.applied or w.covered) and w.cell not in s.tainted and w.cell not in s.dirty:
                 w.durable, w.server_lost = True, False
         return True
 
@@ -506,7 +528,7 @@ class World:
         s, r = self.server, self.rnd.random()
         if r < .35 and s.dirty:
             c = self.rnd.choice(sorted(s.dirty))
-            s.disk[c] = s.cache[c]
+            self.write_out(c)
             s.dirty.discard(c)
         elif r < .45:
             f = self.pick_file()
@@ -521,8 +543,8 @@ class World:
             c = self.rnd.choice(sorted(c for c in s.tainted if c % WIDTH < DATA))
             s.cache[c] = s.disk[c]
             for w in self.writes.values():
-                if w.cell == c and w.applied and not w.durable and w.id != s.disk[c]:
-                    w.applied, w.server_lost = False, True
+                if w.cell == c and not w.durable and w.id != s.disk[c]:
+                    self.lose_applied(w)
             self.note("evicted: cell", c % WIDTH, "of file", file_of(c))
         else:
             n = self.rnd.choice(self.nodes)
@@ -648,7 +670,7 @@ class World:
             back = {other for mine, other in ("RW", "WR") if mine in kinds and other in s.leases[m.i][f]}
             if not back:
                 continue
-            if not self.reachable(m):
+            if not self.reachable(m) or m.power_lost:  # its old session answers nothing
                 if self.rnd.random() < .5:
                     raise Abort
                 self.expire(m)
@@ -936,14 +958,18 @@ class World:
                 n.waiting.remove(request)  # ENOENT
             raise Abort
         if not again:
-            before = [w for w in self.writes.values() if w.cell in cells and not self.absent(w)]
+            # No program has the answer: what the node wrote since the first execution is concurrent with the request.
+            known = request.setdefault("known", len(self.writes))
+            concurrent = {w.id for w in self.writes.values() if w.node == n.i and w.id > known}
+            before = [w for w in self.writes.values()
+                      if w.cell in cells and w.id not in concurrent and not self.absent(w)]
             request["before"] = {w.id for w in before}
             for w in request["writes"]:
                 w.returned = False
             request["writes"] = []
             for c in cells:
                 w = self.new_write(n, c, kind)
-                w.pred |= {o.id for o in before if o.cell == c}
+                w.pred = w.pred - concurrent | {o.id for o in before if o.cell == c}
                 request["writes"].append(w)
         else:
             self.count["twice"] += 1
@@ -1011,15 +1037,21 @@ class World:
         s.done_cache, s.broken_disk = dict(s.done_disk), set()
         for w in self.writes.values():
             kept = w.durable and (w.cell not in gone or self.before(w.id, s.disk[w.cell]))
-            if w.applied and s.disk[w.cell] != w.id and not kept:
-                w.server_lost, w.applied = True, False
+            if s.disk[w.cell] != w.id and not kept:
+                self.lose_applied(w)
+
+    def lose_applied(self, w):
+        """The page cache had W, or what covers W, and has lost that."""
+        covers = w.covered and not self.before(w.id, self.server.disk[w.cell])
+        if w.applied or covers:
+            w.server_lost, w.applied, w.covered = True, False, False
 
     def node_kill(self, n):
         self.note("the daemon of node", n.i, "is killed")
         self.new_daemon(n)
         n.must_send = {f for f in range(FILES) if n.unheard(f)}
         for f in range(FILES):
-            if n.lapse[f] is None:
+            if n.lapse[f] is None and not n.power_lost:  # after a loss of power no daemon has had a session yet
                 if not n.unheard(f) or not self.rules["inherit"]:
                     n.leases[f] = set()
                 if self.server.up:
@@ -1174,8 +1206,12 @@ class World:
                 conflict = s.lapsed[n.i, f]
             elif not rules["power"]:
                 conflict = False
+            elif rules["forgotten"] and n.power_lost and (n.i, f) in s.doubtful:
+                conflict = s.version[f] > n.version(f)  # the journal may end before what the file has of this node
             else:
                 conflict = s.foreign[n.i, f] > n.version(f)
+            names = [r[3] for r in records if r[2] % WIDTH == NAME] or [s.cache[f * WIDTH + NAME]]
+            conflict |= rules["nameless"] and not self.exists(names[-1], f)
             if conflict and records:
                 self.conflict_file(n, f, records)
                 records = []
@@ -1338,6 +1374,8 @@ class Campaign:
             if why:
                 self.broken += 1
                 self.kinds[why.split(":")[0]] += 1
+                if not stop:
+                    print(f"broken: {seed}: {why}", flush=True)
                 if self.why is None:
                     self.first_broken, self.why = seed, why
                     if stop:

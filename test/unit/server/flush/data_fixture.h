@@ -183,6 +183,7 @@ static inline void node_begin(struct node *node)
 		.ring_address = "127.0.0.1",
 		.ring_port = node->ring_port,
 		.subdir = "",
+		.flags = node->hello_flags,
 		.ring = node->ring ? node->ring : ""};
 	struct sockaddr_in address;
 

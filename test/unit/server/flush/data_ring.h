@@ -80,6 +80,7 @@ struct node {
 	struct kr_list inbounds;
 	struct chain *chain;
 	bool live, dying, manual_reclaim;
+	uint32_t hello_flags; /* KR_HELLO_* */
 
 	/* What it has to flush: EXTENTS of FILE, as of GENERATION. */
 	struct kr_fid file;

@@ -52,6 +52,24 @@ static void a_lost_file_is_forgotten_alone(void **state)
 	kr_applied_fini(&applied);
 }
 
+static void what_rounds_brought_is_known_without_a_note_and_after_a_failed_sync(void **state)
+{
+	const struct kr_fid one = fid(1);
+	struct kr_applied applied;
+
+	(void)state;
+	kr_applied_init(&applied);
+	kr_applied_note(&applied, &one, a, 7);
+	kr_applied_reach(&applied, &one, a, 9);
+	assert_int_equal(kr_applied_seq(&applied, &one, a), 7);
+	assert_int_equal(kr_applied_reached(&applied, &one, a), 9);
+	kr_applied_lose(&applied, &one);
+	assert_int_equal(kr_applied_seq(&applied, &one, a), 0);
+	assert_int_equal(kr_applied_reached(&applied, &one, a), 9);
+	assert_int_equal(kr_applied_reached(&applied, &one, b), 0);
+	kr_applied_fini(&applied);
+}
+
 static void the_least_recently_used_goes_first(void **state)
 {
 	struct kr_applied applied;
@@ -79,6 +97,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_highest_number_counts_for_each_node_and_file),
 		cmocka_unit_test(a_lost_file_is_forgotten_alone),
+		cmocka_unit_test(what_rounds_brought_is_known_without_a_note_and_after_a_failed_sync),
 		cmocka_unit_test(the_least_recently_used_goes_first),
 	};
 

@@ -478,6 +478,62 @@ static void a_flush_on_its_way_does_not_bring_what_was_lost(void **state)
 	wait_until(kr_list_empty(&commit_of(a)->writers));
 }
 
+/* A job that ends starts those that wait. */
+static void go_on_applying(void)
+{
+	struct node *other = node_start("other");
+
+	F.server.data->applies.limit = KR_DATA_APPLIES;
+	other->file = create_file(other, "other");
+	other->extents = &hundred;
+	other->extent_count = 1;
+	other->inlined = true;
+	other->generation = 1;
+	flush_and_wait(other);
+}
+
+/* NODE comes back after a loss of power; its journal has bytes of its file up to SEQ.  Whether they are in conflict. */
+static bool loses_power_and_all_after(struct node *node, uint64_t seq)
+{
+	const struct kr_reclaim_request reclaim = {.file = node->file,
+		.first = seq,
+		.last = seq,
+		.resend = seq,
+		.kinds = KR_LEASE_WRITE,
+		.since.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S)};
+
+	node_die(node);
+	node->manual_reclaim = true;
+	node->hello_flags = KR_HELLO_POWER_LOST;
+	node_begin(node);
+	wait_until(node->live);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim), 0);
+	assert_int_equal(the_answer.reply.reclaim_reply.durable_seq, 0);
+	return the_answer.reply.reclaim_reply.conflict;
+}
+
+/* The server does not count on what a sync lost that failed during the round; but the file has these bytes. */
+static void an_old_journal_goes_over_nothing_that_its_node_has_flushed(void **state)
+{
+	struct node *a = begin("a", NULL);
+	struct kr_fsync_request fsync = {.file = a->file};
+
+	(void)state;
+	hold_syncs(true);
+	ask_later(a, KR_MSG_FSYNC, &fsync);
+	F.server.data->applies.limit = 0;
+	a->generation = 5;
+	node_flush(a);
+	wait_until(kr_sfile_find(&F.server, &a->file)->data->rounds.state == KR_ROUND_INLINE);
+	atomic_store(&fail_syncs, 1);
+	hold_syncs(false);
+	wait_until(later.done);
+	go_on_applying();
+	wait_until(a->flushed);
+	assert_int_equal(a->flush_err, 0);
+	assert_true(loses_power_and_all_after(a, 3));
+}
+
 static void a_round_that_runs_when_a_sync_fails_counts_as_lost(void **state)
 {
 	struct node *a = begin("a", NULL), *b = begin("b", &a->file);
@@ -493,17 +549,7 @@ static void a_round_that_runs_when_a_sync_fails_counts_as_lost(void **state)
 	hold_syncs(false);
 	wait_until(a->unstable == 1);
 	assert_int_equal(b->unstable, 0);
-	F.server.data->applies.limit = KR_DATA_APPLIES;
-	{ /* a job that ends starts those that wait */
-		struct node *c = node_start("c");
-
-		c->file = create_file(c, "other");
-		c->extents = &hundred;
-		c->extent_count = 1;
-		c->inlined = true;
-		c->generation = 1;
-		flush_and_wait(c);
-	}
+	go_on_applying();
 	wait_until(b->flushed && b->unstable == 1);
 	assert_int_equal(b->flush_err, 0);
 	assert_int_equal(b->lost, b->flush_reply.round);
@@ -755,6 +801,7 @@ int main(void)
 		TEST(a_failed_sync_is_told_to_nodes_and_fsync_until_the_bytes_have_come_again),
 		TEST(who_waits_for_the_sync_gets_its_error),
 		TEST(a_flush_on_its_way_does_not_bring_what_was_lost),
+		TEST(an_old_journal_goes_over_nothing_that_its_node_has_flushed),
 		TEST(a_round_that_runs_when_a_sync_fails_counts_as_lost),
 		TEST(refused_bytes_are_owed_no_more),
 		TEST(bytes_of_a_lost_session_are_written_again_until_a_sync_succeeds),
