@@ -421,6 +421,7 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		if (pull->generation == stage->generation)
 			kr_puller_arrived(&stage->puller, reply->block, &waiters);
 		kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
+		kr_stage_step(stage); /* a job of the file's former stage may have put the block, and woken no reader */
 		kr_hops_uncharge(hops, KR_BLOCK_SIZE);
 	} else {
 		kr_stage_deliver(stage, reply->block, data, reply->checksum, true);

@@ -336,6 +336,32 @@ static void data_that_came_with_open_is_checked_and_served(void **state)
 	assert_int_equal(world->blocks_sent, 0);
 }
 
+/* By a job of a former stage of the file, which is not told of who reads now. */
+static void a_reader_goes_on_when_somebody_else_has_put_its_block(void **state)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+	struct node *node = &world->nodes[1];
+	struct kr_buf *buf = kr_buf_new(BLOCK);
+	struct kr_cache_entry *entry;
+
+	(void)state;
+	world->size = BLOCK;
+	start_node(1, LARGE);
+	assert_int_equal(try_read(node, 0, 5000), 0);
+	entry = kr_cache_entry_get(node->mount.cache, &(struct kr_fid){.length = 1}, world->version, world->size);
+	buf->length = BLOCK;
+	memcpy(buf->data, world->content, BLOCK);
+	assert_int_equal(kr_cache_put(entry, kr_cache_edition(entry), 0, buf, kr_checksum(buf->data, BLOCK)), 0);
+	node->changed = 0;
+	while (!node->changed) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_int_equal(try_read(node, 0, 5000), 1);
+	kr_cache_entry_put(entry);
+	kr_buf_put(buf);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -351,6 +377,7 @@ int main(void)
 		TEST(a_block_of_another_length_is_not_damaged),
 		TEST(own_flushed_bytes_are_patched_into_the_copy),
 		TEST(data_that_came_with_open_is_checked_and_served),
+		TEST(a_reader_goes_on_when_somebody_else_has_put_its_block),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
