@@ -32,8 +32,9 @@ struct kr_readahead {
 
 /* MAX_AHEAD: the most bytes to stage ahead of a reader (a share of the cache). */
 void kr_readahead_init(struct kr_readahead *readahead, uint64_t max_ahead);
-/* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes; told again when it is tried again, it counts once.  True: the caller should stage *RET_FROM .. *RET_END
- * (bytes) now.  That comes again only when the reader is near the end of the range. */
+/* A read of [OFFSET, OFFSET + LENGTH) in a file of SIZE bytes.  A read that is tried again counts once.  True: the
+ * caller should stage *RET_FROM .. *RET_END (bytes) now.  That comes again only when the reader is near the end of the
+ * range. */
 bool kr_readahead_read(struct kr_readahead *readahead, uint64_t offset, uint64_t length, uint64_t size,
 	uint64_t *ret_from, uint64_t *ret_end);
 

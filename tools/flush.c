@@ -243,7 +243,7 @@ static int discard_below(const struct kr_mounted *mounted, const char *below, co
 		printf("discarded the unflushed bytes of %s\n", path);
 	else
 		printf("let go of what is damaged in the journal of %s (unflushed bytes are discarded by the names "
-			"of their files)\n",
+		       "of their files)\n",
 			path);
 	return KR_EXIT_OK;
 }

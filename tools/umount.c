@@ -122,7 +122,7 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
 	printf("what is not on the server stays in the journal, and the next mount with the same local directory "
-		"sends it\n");
+	       "sends it\n");
 	if (!end_connection(mounted) && unmount(mounted->path, true) < 0)
 		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))

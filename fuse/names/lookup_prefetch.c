@@ -343,7 +343,8 @@ void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct walk *walk;
 
-	if (!prefetch || !kr_session_facts(mount->session)->lookups || prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
+	if (!prefetch || !kr_session_facts(mount->session)->lookups ||
+		prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
 		return;
 	if (!kr_walk_detector_found(&prefetch->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
 		return;

@@ -61,7 +61,8 @@ static void holders_are_known_until_they_forgot_or_it_is_long_ago(void **state)
 	assert_true(kr_invalidation_table_grant(&table, 7, 1, table.moment, 0, 1000));
 	assert_true(kr_invalidation_table_grant(&table, 7, 2, table.moment, 0, 2000));
 	assert_true(kr_invalidation_table_others_cache(&table, 7, 1, 2000));
-	assert_int_equal(kr_invalidation_table_begin(&table, 7, 2000), kr_attr_cache_node_bit(1) | kr_attr_cache_node_bit(2));
+	assert_int_equal(
+		kr_invalidation_table_begin(&table, 7, 2000), kr_attr_cache_node_bit(1) | kr_attr_cache_node_bit(2));
 	kr_invalidation_table_answered(&table, 7, kr_attr_cache_node_bit(2));
 	kr_invalidation_table_end(&table, 7);
 	assert_false(kr_invalidation_table_others_cache(&table, 7, 1, 2000));
@@ -76,7 +77,8 @@ static void who_is_told_is_told_once_for_each_grant(void **state)
 	assert_int_equal(kr_invalidation_table_notify(&table, 7, kr_attr_cache_node_bit(2)), 0);
 	assert_int_equal(kr_invalidation_table_notify(&table, 7, UINT64_MAX), kr_attr_cache_node_bit(1));
 	assert_int_equal(kr_invalidation_table_notify(&table, 7, UINT64_MAX), 0);
-	assert_true(kr_invalidation_table_others_cache(&table, 7, 2, 0)); /* it has not answered: others still have to ask */
+	assert_true(kr_invalidation_table_others_cache(
+		&table, 7, 2, 0)); /* it has not answered: others still have to ask */
 	kr_invalidation_table_grant(&table, 7, 1, table.moment, 0, 0);
 	assert_int_equal(kr_invalidation_table_notify(&table, 7, UINT64_MAX), kr_attr_cache_node_bit(1));
 }
