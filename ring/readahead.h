@@ -3,8 +3,8 @@
  *
  * It distinguishes up to KR_READAHEAD_STREAMS sequential readers.  Read-ahead starts when a stream has read
  * KR_READAHEAD_START bytes in more than one read: at least KR_READAHEAD_MIN ahead, growing with the stream, and to the
- * file's end once that is near.  So a file read from its start is soon staged whole, and a file of which programs look at
- * the header is not.  A file of at most KR_READAHEAD_SMALL is staged whole at its first read.
+ * file's end once that is near.  So a file read from its start is soon staged whole, and a file of which programs look
+ * at the header is not.  A file of at most KR_READAHEAD_SMALL is staged whole at its first read.
  */
 #ifndef KR_RING_READAHEAD_H
 #define KR_RING_READAHEAD_H

@@ -1,8 +1,8 @@
 /* See metrics_server.h.
  *
- * Threads: MHD-single, which libmicrohttpd makes, and the loop.  MHD-single waits in answer_text until the loop has made
- * the text.  What both use is under `lock`.  The loop waits for MHD-single only in kr_metrics_stop, for its end; by then
- * `stopped` has ended the wait of MHD-single.
+ * Threads: MHD-single, which libmicrohttpd makes, and the loop.  MHD-single waits in answer_text until the loop has
+ * made the text.  What both use is under `lock`.  The loop waits for MHD-single only in kr_metrics_stop, for its end; by
+ * then `stopped` has ended the wait of MHD-single.
  *
  * A hostile client finds at most CONNECTIONS connections (PER_ADDRESS for one address) of CONNECTION_MEMORY bytes.  The
  * loop's timer ends a connection after CONNECTION_MS, however slowly its bytes come or go. */

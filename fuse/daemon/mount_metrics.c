@@ -1,5 +1,5 @@
-/* See mount_metrics.h.  docs/metrics.md describes these names: they keep their meanings, and test/cases/admin/metrics.sh
- * compares. */
+/* See mount_metrics.h.  docs/metrics.md describes these names: they keep their meanings, and
+ * test/cases/admin/metrics.sh compares. */
 #include "fuse/daemon/mount_metrics.h"
 
 #include "common/base/util.h"

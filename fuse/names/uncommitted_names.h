@@ -3,8 +3,8 @@
  * Such a loss un-creates files whose names were not on the disk.  The journal still has their bytes, and programs have
  * them open.  So the node tells the server under which names to make them anew (RESTORE in msgs.def).  No other node is
  * told of such a name before it is on the disk (server/names/name_commits.h), so only this node can have renamed,
- * linked or removed it.  INVARIANT: of each file here its places are the names that this node gave it, as far as the server has
- * answered.  What was asked for without an answer is asked for again, after the restoration.
+ * linked or removed it.  INVARIANT: the places of each file here are the names that this node gave it, as far as the
+ * server has answered.  What was asked for without an answer is asked for again, after the restoration.
  *
  * The server syncs a directory within seconds after a change.  So a file leaves KR_UNCOMMITTED_S after its last change
  * of a name, when the node hears of another one, and the oldest leaves when there are more than KR_UNCOMMITTED_MAX.

@@ -324,8 +324,8 @@ bool kr_request_cache_settled(struct kr_request *request)
 	case KR_EXECUTED_DONE:
 		return settle(request, err, value);
 	case KR_EXECUTED_BEGUN:
-		/* The former instance ended, or the request was withdrawn.  A change of a name was not made then.  Other
-		 * effects are DONE before another node can see them, so to repeat them does no harm. */
+		/* The former instance ended, or the request was withdrawn.  A change of a name was not made then.
+		 * Other effects are DONE before another node can see them, so to repeat them does no harm. */
 		if (is_change_of_name(request))
 			request->duplicate.maybe_executed = false;
 		break;
