@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/fault.h"
 #include "server/export/export_priv.h"
 
 /* A directory in which, or as which, something was restored. */
@@ -142,7 +141,6 @@ static int make_nameless(struct kr_export *export, const struct kr_restore *rest
 	if (fd < 0)
 		return kr_fail_errno(-errno, "making '%s' anew", restore->name);
 	r = adopt_identity(export, restore, fd, false);
-	(void)KR_FAULT("restore.nameless");
 	return r < 0 ? r : kr_orphans_adopt(export->orphans, restore->file, fd);
 }
 

@@ -33,6 +33,7 @@ void kr_applied_init(struct kr_applied *applied)
 {
 	kr_table_init(&applied->table);
 	kr_list_init(&applied->uses);
+	applied->incomplete = false;
 }
 
 static void forget(struct kr_applied *applied, struct entry *entry)
