@@ -8,7 +8,8 @@ EXPECTED_ERRORS='metrics: '
 help=$("$B/server/kairand" --metrics 127.0.0.1:1 "$EXPORT/none" 2>&1)
 ! grep -q 'built without metrics' <<<"$help" || skip "built without libmicrohttpd"
 
-scrape() { on "$1" python3 "$TOP/test/programs/metrics.py" scrape "$2" >"$WORK/figures" || fail "$2"; }
+# The text is made anew five times a second at most.
+scrape() { sleep 0.25; on "$1" python3 "$TOP/test/programs/metrics.py" scrape "$2" >"$WORK/figures" || fail "$2"; }
 # figure NAME{LABELS}: of the latest scrape.
 figure() { awk -v name="$1" '$1 == name { print $2; found = 1 } END { exit !found }' "$WORK/figures" || fail "no $1"; }
 # check NAME{LABELS} OPERATOR NUMBER
