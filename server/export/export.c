@@ -11,6 +11,7 @@
 
 #include "server/export/doubtful_times.h"
 #include "server/export/export_priv.h"
+#include "server/export/restored_dirs.h"
 #include "server/export/private_dir.h"
 
 enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
@@ -274,7 +275,7 @@ void kr_export_free(struct kr_export *export)
 		return;
 	kr_orphans_free(export->orphans);
 	kr_inode_paths_free(export->inode_paths);
-	kr_restored_dirs_fini(export);
+	kr_restored_dirs_fini(&export->restored_dirs);
 	kr_fd_cache_free(export->fds);
 	close_if_open(export->private_fd);
 	close_if_open(export->proc_fd);

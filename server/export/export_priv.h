@@ -32,7 +32,7 @@ struct kr_export {
 	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
 	int no_handles;                 /* why not by_handle: -errno */
 	struct kr_fid_aliases *aliases; /* borrowed; NULL: none */
-	struct kr_table restored_dirs;  /* restore.c: one thread at a time */
+	struct kr_table restored_dirs;  /* restored_dirs.h */
 	struct kr_fd_cache *fds;
 	struct kr_inode_paths *inode_paths; /* NULL if by_handle */
 	struct kr_orphans *orphans;
@@ -51,8 +51,6 @@ struct kr_export {
 /* Begins every operation: prepares the thread; -ESTALE when the export is gone. */
 int kr_export_ready(struct kr_export *export);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
-/* Frees what restore.c remembers. */
-void kr_restored_dirs_fini(struct kr_export *export);
 /* -EROFS if changes are refused. */
 int kr_export_writable(const struct kr_export *export);
 /* Whether CRED (NULL: the server itself) has the rights MASK, as access(2), to the file of FD; -EACCES. */

@@ -8,67 +8,28 @@
  * creation would not show.  Other nodes cannot be that quick: they hear of a name when it has been synced.) */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "server/export/export_priv.h"
+#include "server/export/restored_dirs.h"
 
-/* A directory in which, or as which, something was restored. */
-struct restored_dir {
-	struct kr_table_link link;
-	struct kr_fid fid;
-	struct kr_time ctime; /* after that */
-};
-
-static bool is_dir(const struct kr_table_link *link, const void *fid)
+static void note_dir(struct kr_export *export, const struct kr_fid *dir)
 {
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct restored_dir, link)->fid, fid);
-}
-
-static struct restored_dir *find_dir(struct kr_export *export, const struct kr_fid *fid)
-{
-	struct kr_table_link *link = kr_table_find(&export->restored_dirs, kr_fid_hash(fid), is_dir, fid);
-
-	return link ? KR_CONTAINER_OF(link, struct restored_dir, link) : NULL;
-}
-
-static void note_dir(struct kr_export *export, const struct kr_fid *fid)
-{
-	struct restored_dir *dir = find_dir(export, fid);
 	struct kr_attr attr;
 
-	if (kr_export_getattr(export, fid, &attr) < 0)
-		return;
-	if (!dir) {
-		dir = kr_xcalloc(1, sizeof(*dir));
-		dir->fid = *fid;
-		kr_table_insert(&export->restored_dirs, &dir->link, kr_fid_hash(fid));
-	}
-	dir->ctime = attr.ctime;
-}
-
-static bool free_dir(struct kr_table_link *link, void *context)
-{
-	kr_table_remove(context, link);
-	free(KR_CONTAINER_OF(link, struct restored_dir, link));
-	return true;
-}
-
-void kr_restored_dirs_fini(struct kr_export *export)
-{
-	kr_table_for_each(&export->restored_dirs, free_dir, &export->restored_dirs);
-	kr_table_fini(&export->restored_dirs);
+	if (kr_export_getattr(export, dir, &attr) == 0)
+		kr_restored_dirs_note(&export->restored_dirs, dir, attr.ctime);
 }
 
 /* 0 if nobody can have removed the file from its directory. */
 static int check_unchanged(struct kr_export *export, const struct kr_restore *restore)
 {
-	const struct restored_dir *dir = find_dir(export, restore->parent);
+	const struct kr_time *restored = kr_restored_dirs_ctime(&export->restored_dirs, restore->parent);
 	struct kr_attr attr;
 	int r = kr_export_getattr(export, restore->parent, &attr);
 
-	if (r < 0 || (dir && kr_time_compare(attr.ctime, dir->ctime) == 0) ||
+	if (r < 0 || (restored && kr_time_compare(attr.ctime, *restored) == 0) ||
 		kr_time_compare(attr.ctime, restore->made) <= 0)
 		return r;
 	return kr_fail(

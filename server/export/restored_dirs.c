@@ -1,0 +1,55 @@
+#include "server/export/restored_dirs.h"
+
+#include <stdlib.h>
+
+#include "common/base/util.h"
+
+struct restored_dir {
+	struct kr_table_link link;
+	struct kr_fid fid;
+	struct kr_time ctime;
+};
+
+static bool is_dir(const struct kr_table_link *link, const void *fid)
+{
+	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct restored_dir, link)->fid, fid);
+}
+
+static struct restored_dir *find(const struct kr_table *dirs, const struct kr_fid *fid)
+{
+	struct kr_table_link *link = kr_table_find(dirs, kr_fid_hash(fid), is_dir, fid);
+
+	return link ? KR_CONTAINER_OF(link, struct restored_dir, link) : NULL;
+}
+
+static bool free_dir(struct kr_table_link *link, void *dirs)
+{
+	kr_table_remove(dirs, link);
+	free(KR_CONTAINER_OF(link, struct restored_dir, link));
+	return true;
+}
+
+void kr_restored_dirs_fini(struct kr_table *dirs)
+{
+	kr_table_for_each(dirs, free_dir, dirs);
+	kr_table_fini(dirs);
+}
+
+void kr_restored_dirs_note(struct kr_table *dirs, const struct kr_fid *dir, struct kr_time ctime)
+{
+	struct restored_dir *restored = find(dirs, dir);
+
+	if (!restored) {
+		restored = kr_xcalloc(1, sizeof(*restored));
+		restored->fid = *dir;
+		kr_table_insert(dirs, &restored->link, kr_fid_hash(dir));
+	}
+	restored->ctime = ctime;
+}
+
+const struct kr_time *kr_restored_dirs_ctime(const struct kr_table *dirs, const struct kr_fid *dir)
+{
+	const struct restored_dir *restored = find(dirs, dir);
+
+	return restored ? &restored->ctime : NULL;
+}
