@@ -13,10 +13,17 @@ MPI_PLAIN=$WORK/plain     # a directory of the local disk that all nodes see
 MPI_LIMIT=${MPI_LIMIT:-200}   # seconds until a run counts as hung
 MPI_ENV=()                # NAME=VALUE for every rank
 MPI_OPTIONS=()            # options of Open MPI's mpirun
+MPI_IDLE=${MPI_IDLE:-sleep}   # what a rank does that waits for another: "spin" for benchmarks, as on a cluster
 
 # The sanitizer's own library must come before a preloaded layer.
 MPI_SANITIZER=$(ldd "$B/mpiio/libkairan-mpiio.so" 2>/dev/null | awk '$1 ~ /^libasan/ { print $3 ":" }')
 export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
+# mpi_preload [LIBRARY]: LD_PRELOAD of a rank.
+mpi_preload() {
+	local idle=$B/test/mpi/libidle_ranks.so
+	[ "$MPI_IDLE" = sleep ] || idle=""
+	echo "$MPI_SANITIZER${1:+$1:}$idle"
+}
 
 mnt() { echo "$MPI_MNT"; }
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$MPI_MNT"; }
@@ -54,11 +61,14 @@ mpi_up() {
 # block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes; backwards: as block, from the last node to node1
 # (mpirun starts there, since Open MPI counts its own node first).  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
 mpi_run() {
-	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() nodes from=node1
+	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() layer="" nodes from=node1
 	shift 4
 	nodes=$(seq "$NODES")
 	[ "$placement" != backwards ] || { nodes=$(seq "$NODES" -1 1); from=node$NODES; }
-	for i in "${MPI_ENV[@]}"; do env+=("${i/#LD_PRELOAD=/LD_PRELOAD=$MPI_SANITIZER}"); done
+	for i in "${MPI_ENV[@]}"; do
+		case $i in LD_PRELOAD=*) layer=${i#*=} ;; *) env+=("$i") ;; esac
+	done
+	env+=("LD_PRELOAD=$(mpi_preload "$layer")")
 	[ -z "$MPI_SANITIZER" ] || env+=("ASAN_OPTIONS=$ASAN_OPTIONS" "UBSAN_OPTIONS=$UBSAN_OPTIONS")
 	case $program in */*) ;; *) program=$B/test/mpi/$program.$mpi ;; esac
 	case $mpi in

@@ -1,5 +1,6 @@
 # The measurements of test/bench/mpi/hpio, in namespaces of their own.
 . "$TOP/test/lib.sh"
+MPI_IDLE=spin
 . "$TOP/test/lib-mpi.sh"
 RANKS=3
 LAYER=$B/mpiio/libkairan-mpiio.so

@@ -20,7 +20,7 @@ run() {
 		--mca btl_vader_single_copy_mechanism none --mca orte_tmpdir_base "$WORK" -n 4) ;;
 	mpich) words=(mpiexec.mpich -n 3) ;; # its ranks spin
 	esac
-	timeout -k 2 $((150 * SLOW)) env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$MPI_SANITIZER${PRELOAD-$library}" "$B/test/mpi/$2.$mpi" "${@:3}" >"$WORK/said" 2>&1
+	timeout -k 2 $((150 * SLOW)) env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$(mpi_preload "${PRELOAD-$library}")" "$B/test/mpi/$2.$mpi" "${@:3}" >"$WORK/said" 2>&1
 	status=$?
 	cat "$WORK/said"
 	case $* in *" fatal") [ $status != 0 ] && ! grep FAILED "$WORK/said" ;; *) [ $status = 0 ] ;; esac || fail "$mpi $*: exit status $status"
