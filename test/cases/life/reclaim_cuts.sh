@@ -25,7 +25,7 @@ write() {
 judge() {
 	until_ok 60 "node 1 serves" serves "$1" || fail "node 1 does not come back"
 	[ "$(dirty)" = "$before" ] || fail "$(dirty) files have unflushed bytes, not $before"
-	on node2 timeout -s KILL 60 python3 "$TOP/test/programs/many.py" --check "$(mnt 2)/$1" $COUNT ${2:-} ||
+	on node2 timeout -s KILL $((60 * SLOW)) python3 "$TOP/test/programs/many.py" --check "$(mnt 2)/$1" $COUNT ${2:-} ||
 		fail "node 2 does not see what node 1 wrote"
 	touch "$WORK/$1.go"
 	until_ok 60 "node 1's program" grep -Eq 'good|Error' "$WORK/$1.said"
