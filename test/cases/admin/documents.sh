@@ -34,7 +34,10 @@ own_root() {
 	for entry in usr var home root opt; do
 		[ ! -d "$new/$entry" ] || mount -o remount,bind,ro "$new/$entry" || return 1
 	done
-	mount -t tmpfs state "$new/var/lib" && mount -t tmpfs -o mode=1777 local "$new/var/tmp" || return 1
+	mount -t tmpfs state "$new/var/lib" || return 1
+	# Local directories of mounts lie on the disk: of memory a mount warns.
+	mkdir "$WORK/scratch" && mkdir -m 1777 "$WORK/tmp" || return 1
+	mount --bind "$WORK/scratch" "$new/scratch" && mount --bind "$WORK/tmp" "$new/var/tmp" || return 1
 	mkdir -p "$new$WORK" && mount --bind "$WORK" "$new$WORK" || return 1 # also where it lies below one of these
 	cd "$new" && pivot_root . .former && cd / && umount -l /.former
 }
