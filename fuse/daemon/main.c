@@ -29,6 +29,7 @@
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
 #include "fuse/base/local_dir.h"
+#include "fuse/daemon/local_place.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/base/options.h"
 #include "fuse/daemon/serve.h"
@@ -86,10 +87,29 @@ static bool on_ready(void *context)
 	return true;
 }
 
+/* A journal below a kairan mount waits for the mount whose bytes it holds, or for another that waits for this one. */
+static int check_place(const struct kr_local *local)
+{
+	char type[KR_PLACE_TYPE];
+	enum kr_place_kind kind = kr_place_of(kr_local_fd(local), type);
+
+	if (kind == KR_PLACE_KAIRAN)
+		return kr_fail(-EINVAL,
+			"local directory %s lies on a mount of kairanfs: name one on a local disk with -o local=DIR",
+			kr_local_path(local));
+	if (kind == KR_PLACE_MEMORY)
+		kr_log_warn("local directory %s lies in memory (%s): what is not on the server yet is lost when this "
+			    "machine stops; -o local=DIR names one on a disk",
+			kr_local_path(local), type);
+	return 0;
+}
+
 static int run(struct child *child)
 {
 	int result = kr_local_open(child->options, &child->local);
 
+	if (result == 0)
+		result = check_place(child->local);
 	if (result == 0)
 		result = kr_serve(child->options, child->local, on_ready, child);
 	if (result < 0 && child->parent >= 0) {
