@@ -12,6 +12,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include "common/auth/munge.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/base/options.h"
@@ -23,6 +24,7 @@
 enum { DESCRIPTORS_WANTED = 65536 };
 
 static struct kr_server server;
+static uv_work_t munged_trial;
 static uv_signal_t on_term, on_int, on_hup;
 
 /* One message to the service manager, if there is one (sd_notify(3), protocol in systemd.exec(5)). */
@@ -77,6 +79,17 @@ static void watch_signals(uv_loop_t *loop)
 	uv_signal_start(&on_hup, on_reload, SIGHUP);
 }
 
+/* In the pool, because libmunge may try for seconds.  munged can be started later, so its absence ends nothing. */
+static void try_munged(uv_work_t *work)
+{
+	static const uint8_t payload[KR_MUNGE_PAYLOAD];
+	KR_AUTO_FREE char *credential = NULL;
+
+	(void)work;
+	if (kr_munge_encode(server.options->munge_socket, (uint32_t)geteuid(), payload, &credential) < 0)
+		kr_log_warn("--munge: %s; no node that comes by MUNGE is let in before it answers", kr_fail_reason());
+}
+
 /* Many nodes mean many sockets. */
 static void raise_limits(void)
 {
@@ -110,6 +123,8 @@ static int serve(const struct kr_server_options *options)
 	watch_signals(loop);
 	notify("READY=1");
 	kr_log_info("ready");
+	if (options->munge)
+		uv_queue_work(loop, &munged_trial, try_munged, NULL);
 	uv_run(loop, UV_RUN_DEFAULT);
 	kr_log_info("stopped: what nodes have not flushed stays in their journals");
 	kr_server_fini(&server);
