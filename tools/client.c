@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,7 @@ enum { STATUS_MAX = 64 << 20, TIMEOUT_MAX_S = 1000000000 };
 
 struct ask {
 	struct kr_status_request request;
+	struct kr_probe *probe;
 	struct kr_writer text;
 	struct kr_conn *conn;
 	uv_timer_t timer;
@@ -61,12 +63,16 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 	if (ask->text.length + reply->json.length > STATUS_MAX)
 		finish(ask, -EFBIG, "the answer is too long");
 	kr_put_bytes(&ask->text, reply->json.bytes, reply->json.length);
-	if (!more)
-		finish(ask, 0, "");
+	if (more)
+		return;
+	ask->probe->answered_ns = kr_clock_real_ns();
+	ask->probe->answer = ask->text.length;
+	finish(ask, 0, "");
 }
 
 static void ask_status(struct ask *ask)
 {
+	ask->probe->sent_ns = kr_clock_real_ns();
 	if (!kr_conn_request(ask->conn, KR_MSG_STATUS, &ask->request, NULL, 0, on_reply, ask))
 		finish(ask, -EINVAL, "the request cannot be sent");
 }
@@ -107,19 +113,47 @@ static int parse(const struct ask *ask, json_t **ret_status)
 	return *ret_status ? 0 : kr_fail(-EBADMSG, "the answer is not JSON: %s", error.text);
 }
 
-static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_tool_login *login,
-	json_t **ret_status)
+/* A connected socket with segments of at most BYTES.  The kernel tells the peer of that limit when it connects. */
+static int connect_with_segments(const struct sockaddr *address, unsigned bytes, unsigned timeout_ms)
+{
+	const struct timeval timeout = {.tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000};
+	const int limit = (int)bytes;
+	socklen_t length = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0), err;
+
+	if (fd >= 0 && setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &limit, sizeof(limit)) == 0 &&
+		setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0 &&
+		connect(fd, address, length) == 0)
+		return fd;
+	err = errno == EINPROGRESS ? -ETIMEDOUT : -errno;
+	if (fd >= 0)
+		close(fd);
+	return kr_fail_errno(err, "cannot connect");
+}
+
+static int start(struct ask *ask, uv_loop_t *loop, const struct sockaddr *address)
 {
 	static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_closed};
-	struct ask ask = {.timer.data = &ask, .request = {.what = what, .argument = argument}};
+	int fd;
+
+	if (!ask->probe->max_segment)
+		return kr_conn_connect(loop, address, &handler, ask, &ask->conn);
+	fd = connect_with_segments(address, ask->probe->max_segment, ask->probe->timeout_ms);
+	return fd < 0 ? fd : kr_conn_take(loop, fd, &handler, ask, &ask->conn);
+}
+
+static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_probe *probe,
+	struct kr_tool_login *login, json_t **ret_status)
+{
+	struct ask ask = {.timer.data = &ask, .request = {.what = what, .argument = argument}, .probe = probe};
 	uv_loop_t loop;
 	int err;
 
 	kr_writer_init(&ask.text);
 	uv_loop_init(&loop);
 	uv_timer_init(&loop, &ask.timer);
-	uv_timer_start(&ask.timer, on_timeout, KR_ASK_TIMEOUT_MS, 0);
-	err = kr_conn_connect(&loop, address, &handler, &ask, &ask.conn);
+	uv_timer_start(&ask.timer, on_timeout, probe->timeout_ms, 0);
+	err = start(&ask, &loop, address);
 	if (err < 0) {
 		ask.closed = true;
 		finish(&ask, err, kr_fail_reason());
@@ -138,6 +172,7 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS};
 	KR_AUTO_FREE char *directory = kr_xstrdup(path);
 	char *slash = strrchr(directory, '/');
 	KR_AUTO_FD int fd = -1;
@@ -150,7 +185,7 @@ int kr_ask_socket(const char *path, const char *what, const char *argument, json
 	if (fd < 0)
 		return kr_fail_errno(-errno, "%s", directory);
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", fd, slash + 1);
-	return ask_at((const struct sockaddr *)&address, what, argument, NULL, ret_status);
+	return ask_at((const struct sockaddr *)&address, what, argument, &probe, NULL, ret_status);
 }
 
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status)
@@ -181,16 +216,18 @@ static bool about_keys(int err)
 	return err == -ENOKEY || err == -EKEYREJECTED || err == -EKEYEXPIRED || err == -EOPNOTSUPP || err == -EHOSTDOWN;
 }
 
-static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_tool_login *login, json_t **ret_status)
+static int ask_endpoint(
+	const struct kr_endpoint *endpoint, struct kr_probe *probe, struct kr_tool_login *login, json_t **ret_status)
 {
 	struct kr_addresses addresses;
-	KR_AUTO_FREE char *reason = NULL;
+	KR_AUTO_FREE char *reason = NULL, *padding = kr_xcalloc(1, probe->padding + 1);
 	int err = kr_resolve(endpoint, false, &addresses);
 
 	if (err < 0)
 		return err;
+	memset(padding, ' ', probe->padding);
 	for (size_t i = 0; i < addresses.count; i++) {
-		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", "", login, ret_status);
+		err = ask_at((const struct sockaddr *)&addresses.items[i], "status", padding, probe, login, ret_status);
 		if (err == 0)
 			return 0;
 		if (about_keys(err))
@@ -203,7 +240,7 @@ static int ask_endpoint(const struct kr_endpoint *endpoint, struct kr_tool_login
 		reason);
 }
 
-int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status)
+int kr_probe_server(const char *text, const struct kr_tool_proof *proof, struct kr_probe *probe, json_t **ret_status)
 {
 	struct kr_endpoint endpoint;
 	struct kr_tool_login login;
@@ -212,9 +249,16 @@ int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **
 	if (err == 0)
 		err = kr_endpoint_parse(text, KR_DEFAULT_PORT, false, &endpoint);
 	if (err == 0)
-		err = ask_endpoint(&endpoint, &login, ret_status);
+		err = ask_endpoint(&endpoint, probe, &login, ret_status);
 	kr_tool_login_fini(&login);
 	return err;
+}
+
+int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status)
+{
+	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS};
+
+	return kr_probe_server(text, proof, &probe, ret_status);
 }
 
 bool kr_daemon_runs(int pid)

@@ -20,6 +20,18 @@ int kr_ask_socket(const char *path, const char *what, const char *argument, json
 /* Asks the server HOST[:PORT], after authentication with PROOF. */
 int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status);
 
+/* How a server is asked to find out about the way to it. */
+struct kr_probe {
+	unsigned timeout_ms;
+	unsigned padding;     /* bytes by which the request is longer */
+	unsigned max_segment; /* of TCP, in both directions; 0: as the kernels agree */
+	/* Results: by this machine's clock, when the request was sent and when the answer had come; its bytes. */
+	uint64_t sent_ns, answered_ns;
+	size_t answer;
+};
+/* As kr_ask_server. -ETIMEDOUT: no answer within timeout_ms. */
+int kr_probe_server(const char *text, const struct kr_tool_proof *proof, struct kr_probe *probe, json_t **ret_status);
+
 /* Whether the daemon of this mount still runs. PID: from its status. */
 bool kr_daemon_runs(int pid);
 /* A copy of VALUE, owned, whose strings cannot control a terminal (kr_text_shown). */

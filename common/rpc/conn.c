@@ -217,6 +217,27 @@ int kr_conn_accept(
 	return 0;
 }
 
+int kr_conn_take(
+	uv_loop_t *loop, int fd, const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
+{
+	struct kr_conn *conn = new_conn(loop, false, NULL, context);
+	int size = sizeof(conn->remote), err = uv_tcp_open(&conn->tcp, fd);
+
+	if (err < 0)
+		close(fd);
+	else
+		err = uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&conn->remote, &size);
+	if (err < 0) {
+		kr_conn_end(conn, err, "not taken over");
+		return kr_fail_errno(err, "cannot take over a connection");
+	}
+	conn->handler = handler;
+	kr_address_format((const struct sockaddr *)&conn->remote, conn->peer, sizeof(conn->peer));
+	connected(conn);
+	*ret_conn = conn;
+	return 0;
+}
+
 static void on_connected(uv_connect_t *request, int status)
 {
 	struct kr_conn *conn = KR_CONTAINER_OF(request, struct kr_conn, connect_request);

@@ -118,6 +118,7 @@ static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 	json_object_set_new(object, "kind", json_string("server"));
 	json_object_set_new(object, "version", json_string(KR_VERSION));
 	json_object_set_new(object, "uptime_ms", integer((now_ns - server->started_ns) / KR_NS_PER_MS));
+	json_object_set_new(object, "clock_ms", integer(kr_clock_real_ns() / KR_NS_PER_MS));
 	json_object_set_new(object, "lease_ms", integer(server->lease_ms));
 	json_object_set_new(object, "grace", json_boolean(server->sessions->grace.active));
 	return object;

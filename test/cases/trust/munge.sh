@@ -3,6 +3,7 @@
 # tags: sanitizer
 # timeout: 180
 . "$TOP/test/lib.sh"
+EXPECTED_ERRORS="munged on this machine does not answer" # of a node whose munged is stopped
 "$B/server/kairand" --munge --print-config 2>"$WORK/err" >/dev/null
 ! "$B/server/kairand" --munge --insecure "$WORK" 2>"$WORK/err" || fail "munge and insecure together"
 ! grep -q "built without MUNGE" "$WORK/err" || skip "built without MUNGE"
@@ -112,7 +113,15 @@ sleep 3
 [ "$(show "$old")" = 47 ] && grep -q "has expired" "$WORK/kairand.log" || fail "an old credential"
 
 note "a server without munged says so; when it is there again, nodes go on"
+kairan 1 doctor "$(mnt 1)" >"$WORK/said"; grep -q "^  ok  *munge: munged answers" "$WORK/said" || fail "munged runs: $(cat "$WORK/said")"
 kill "$OURS"; wait "$OURS" 2>/dev/null
+kairan 1 doctor "$(mnt 1)" >"$WORK/said"
+[ $? = 1 ] && grep -q "^  PROBLEM  munge: nothing can connect anew: munged on this machine does not answer" "$WORK/said" || fail "no munged: $(cat "$WORK/said")"
+! grep -q "no node that comes by MUNGE is let in" "$WORK/kairand.log" || fail "kairand misses a munged that answers"
+server_kill
+start
+until_ok 30 "a word of munged at the start" grep -q "warning: --munge: munged on this machine does not answer: .*; no node that comes by MUNGE is let in" "$WORK/kairand.log" ||
+	fail "$(cat "$WORK/kairand.log")"
 munged_start other "$WORK/ours/key"
 refused "munged does not answer on the server's machine" "munge,munge_socket=$WORK/other/socket"
 rm -f "$WORK/ours/socket"

@@ -292,8 +292,8 @@ static void add_conflict(struct fixture *f, const struct kr_key_owner *owner, ui
 /* Nothing else, also not what a later version adds for all. */
 static void expect_own_only(json_t *status)
 {
-	static const char *const names[] = {
-		"kind", "version", "uptime_ms", "lease_ms", "grace", "user", "conflicts", "export", "nodes"};
+	static const char *const names[] = {"kind", "version", "uptime_ms", "clock_ms", "lease_ms", "grace", "user",
+		"conflicts", "export", "nodes"};
 	const json_t *conflicts = json_object_get(status, "conflicts"), *nodes = json_object_get(status, "nodes");
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++)
