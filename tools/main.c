@@ -15,6 +15,7 @@ static const struct {
 	{"status", kr_tool_status, "what a mount or a server is doing, what is not yet on the server, errors"},
 	{"top", kr_tool_top, "the same live: rates, backlog, times of operations, nodes"},
 	{"doctor", kr_tool_doctor, "look for what makes a node or a server slow, unsafe or unreachable"},
+	{"bench", kr_tool_bench, "how fast a mount is beside this machine's disk, within a minute"},
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
 	{"stage", kr_tool_stage, "bring files and trees to the caches of all nodes, ahead of a job"},
 	{"umount", kr_tool_umount, "flush, unmount, wait until the daemon is gone"},
