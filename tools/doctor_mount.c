@@ -86,13 +86,13 @@ static void check_room(struct kr_doctor *doctor, const char *path, int fd, const
 
 static void check_local(struct kr_doctor *doctor, const json_t *status)
 {
-	const char *path = json_string_value(json_object_get(status, "local"));
-	KR_AUTO_FD int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+	const char *path = kr_text_of(status, "local");
+	KR_AUTO_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0) {
 		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "local directory",
-			"bring it back and mount again; what its journal held is lost with it", "%s: %s",
-			path ? path : "it has no name", strerror(errno));
+			"bring it back and mount again; what its journal held is lost with it", "%s: %s", path,
+			strerror(errno));
 		return;
 	}
 	check_place(doctor, path, fd);

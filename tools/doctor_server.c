@@ -59,7 +59,7 @@ static int ask_in_both_sizes(struct kr_doctor *doctor, const char *host, const s
 			"find the size that passes (ping -M do -s 1400 HOST), and set the MTU of both ends to 28 bytes more; or "
 			"sysctl net.ipv4.tcp_mtu_probing=1 on both",
 			"the link drops large ones: segments of %d bytes pass, full-sized ones do not, so file data does not "
-			"arrive, and operations fail with EIO or wait",
+			"arrive: programs wait, or get EIO",
 			SMALL);
 	json_decref(second);
 	return 0;

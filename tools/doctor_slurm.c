@@ -26,7 +26,7 @@ static unsigned long epilogue_timeout(void)
 	return seconds;
 }
 
-/* PrologEpilogTimeout of Slurm up to 24.05, EpilogTimeout since.  0: no answer, or no limit. */
+/* PrologEpilogTimeout.  0: no answer, or no limit. */
 static unsigned long slurm_limit(void)
 {
 	FILE *config = popen("timeout 5 scontrol show config 2>/dev/null", "re");
@@ -34,8 +34,7 @@ static unsigned long slurm_limit(void)
 	char line[1024];
 
 	while (config && fgets(line, sizeof(line), config))
-		if (sscanf(line, "PrologEpilogTimeout = %lu", &limit) == 0)
-			sscanf(line, "EpilogTimeout = %lu", &limit);
+		sscanf(line, "PrologEpilogTimeout = %lu", &limit);
 	if (config)
 		pclose(config);
 	return limit == UNLIMITED_S ? 0 : limit;
