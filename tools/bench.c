@@ -25,9 +25,10 @@
 
 static const char usage[] =
 	"usage: kairan bench [--json] DIRECTORY\n"
-	"Measures within a minute how fast a mount of kairanfs is, beside this machine's disk (the mount's local directory,\n"
-	"or /var/tmp for users who may not write there). DIRECTORY: a mount point, or a directory of yours below it.\n"
-	"Writes at most 256 MiB at a time, an eighth of the free space at most, and removes all of it, also after Ctrl-C.\n"
+	"Measures within a minute how fast a mount of kairanfs is, beside this machine's disk (the mount's local\n"
+	"directory, or /var/tmp for users who may not write there).\n"
+	"DIRECTORY: a mount point, or a directory of yours below it.\n"
+	"Writes at most 256 MiB at a time, an eighth of the free space at most; removes all, also after Ctrl-C.\n"
 	"Exit code: 0, 1 with a message, 64 wrong arguments.\n";
 
 #define SIZE_MAX_BYTES (UINT64_C(256) << 20)
@@ -281,8 +282,8 @@ static void print_table(
 	printf("\n  %-24s %12s %12s\n", "files/s", "mount", "local");
 	print_rows(mount, local, KR_BENCH_CREATE, KR_BENCH_RATES, 1);
 	printf("\nOne file of %s, in pieces of 1 MiB; up to %d files of %d bytes, one after the other.\n"
-	       "Local writes are in memory, but for fsync. Cold: from the server, which has the bytes in memory; locally from "
-	       "the disk.\n",
+	       "Local writes are in memory, but for fsync. Cold: from the server, which has the bytes in memory;\n"
+	       "locally from the disk.\n",
 		kr_bytes_text((json_int_t)file_size), KR_BENCH_FILES, KR_BENCH_FILE_BYTES);
 }
 

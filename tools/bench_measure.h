@@ -22,7 +22,7 @@ enum { KR_BENCH_FILES = 1000, KR_BENCH_FILE_BYTES = 4096 };
 struct kr_bench_place {
 	const char *name; /* in progress: "mount", "local" */
 	int fd;           /* an empty directory, which the measurement fills */
-	/* A file of a mount is cold if the server has just made it as a copy; a local one, if its pages were dropped. */
+	/* A file of a mount is cold if the server has just made it as a copy; a local one, if its pages are dropped. */
 	bool is_mount;
 	/* Called many times.  False: end with -EINTR. */
 	bool (*go_on)(const struct kr_bench_place *place, enum kr_bench_rate rate, double share);
@@ -30,7 +30,7 @@ struct kr_bench_place {
 
 /* A file size for which a write takes a few seconds, at most LIMIT. */
 int kr_bench_size(const struct kr_bench_place *place, uint64_t limit, uint64_t *ret_size);
-/* Rates of files of SIZE bytes, and of small ones; 0: could not be measured.  -errno with a sentence in kr_fail_reason. */
+/* Rates of a file of SIZE bytes, and of small ones.  -errno with a reason. */
 int kr_bench_measure(const struct kr_bench_place *place, uint64_t size, double ret_rates[KR_BENCH_RATES]);
 /* Removes what a measurement has left in the directory. */
 void kr_bench_clear(int fd);

@@ -1,8 +1,7 @@
-/* kairan doctor: the command, and the form of what it finds. */
-#include "tools/doctor.h"
+/* kairan doctor: the command, which chooses the checks (tools/doctor). */
+#include "tools/doctor/checks.h"
 
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,82 +20,34 @@ static const char usage[] =
 	"Without an argument: this machine, and all mounts of kairanfs here. Changes nothing.\n"
 	"Exit code: 0 no problem (warnings count for none), 1 a problem, 64 wrong arguments.\n";
 
-static const char *const words[] = {"ok", "warning", "problem"};
-
-void kr_doctor_begin(struct kr_doctor *doctor, const char *about)
-{
-	free(doctor->about);
-	doctor->about = kr_text_shown(about);
-	if (!doctor->findings)
-		printf("%s\n", doctor->about);
-}
-
-void kr_doctor_found(struct kr_doctor *doctor, enum kr_finding finding, const char *check, const char *advice,
-	const char *format, ...)
-{
-	KR_AUTO_FREE char *text = NULL, *shown = NULL;
-	va_list arguments;
-
-	va_start(arguments, format);
-	if (vasprintf(&text, format, arguments) < 0)
-		abort();
-	va_end(arguments);
-	shown = kr_text_shown(text); /* it may name what others have named */
-	doctor->count[finding]++;
-	if (doctor->findings) {
-		json_array_append_new(doctor->findings,
-			json_pack("{s:s, s:s, s:s, s:s, s:s}", "about", doctor->about, "check", check, "result",
-				words[finding], "text", shown, "advice", advice ? advice : ""));
-		return;
-	}
-	printf("  %-8s %s: %s\n", finding == KR_FINDING_PROBLEM ? "PROBLEM" : words[finding], check, shown);
-	if (advice)
-		printf("           -> %s\n", advice);
-	fflush(stdout); /* the next check may take seconds */
-}
-
 static void examine_mount(const struct kr_mounted *mounted, void *context)
 {
 	kr_doctor_mount(context, mounted);
 }
 
-static void examine(struct kr_doctor *doctor, const char *argument, const struct kr_tool_proof *proof)
+static void examine(struct kr_findings *findings, const char *argument, const struct kr_tool_proof *proof)
 {
 	struct kr_mounted mounted;
 
 	if (argument && !kr_looks_like_path(argument)) {
-		kr_doctor_begin(doctor, argument);
-		kr_doctor_server(doctor, argument, proof, NULL);
+		kr_findings_begin(findings, argument);
+		kr_doctor_server(findings, argument, proof, NULL);
 		return;
 	}
-	kr_doctor_begin(doctor, "this machine");
-	kr_doctor_machine(doctor);
-	kr_doctor_slurm(doctor);
+	kr_findings_begin(findings, "this machine");
+	kr_doctor_machine(findings);
+	kr_doctor_slurm(findings);
 	if (!argument) {
-		if (kr_mounted_for_each(examine_mount, doctor) < 0)
-			kr_doctor_found(doctor, KR_FINDING_PROBLEM, "mounts", "see that /proc is mounted", "%s",
+		if (kr_mounted_for_each(examine_mount, findings) < 0)
+			kr_findings_add(findings, KR_FINDING_PROBLEM, "mounts", "see that /proc is mounted", "%s",
 				kr_fail_reason());
 	} else if (kr_find_mount(argument, &mounted, NULL) < 0) {
-		kr_doctor_begin(doctor, argument);
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "mount", "mount it with kairanfs", "%s", kr_fail_reason());
+		kr_findings_begin(findings, argument);
+		kr_findings_add(
+			findings, KR_FINDING_PROBLEM, "mount", "mount it with kairanfs", "%s", kr_fail_reason());
 	} else {
-		kr_doctor_mount(doctor, &mounted);
+		kr_doctor_mount(findings, &mounted);
 		kr_mounted_fini(&mounted);
-	}
-}
-
-static void sum_up(const struct kr_doctor *doctor)
-{
-	unsigned warnings = doctor->count[KR_FINDING_WARNING], problems = doctor->count[KR_FINDING_PROBLEM];
-
-	if (doctor->findings) {
-		json_dumpf(doctor->findings, stdout, JSON_INDENT(2));
-		printf("\n");
-	} else if (!warnings && !problems) {
-		printf("nothing to do\n");
-	} else {
-		printf("%u problem%s, %u warning%s\n", problems, problems == 1 ? "" : "s", warnings,
-			warnings == 1 ? "" : "s");
 	}
 }
 
@@ -109,7 +60,7 @@ int kr_tool_doctor(int argc, char **argv)
 		{0},
 	};
 	struct kr_tool_proof proof = {0};
-	struct kr_doctor doctor = {0};
+	struct kr_findings findings = {0};
 	int option, code = -1;
 	bool json = false;
 
@@ -128,11 +79,8 @@ int kr_tool_doctor(int argc, char **argv)
 		return kr_tool_usage(usage, false);
 	}
 	if (json)
-		doctor.findings = json_array();
-	examine(&doctor, argv[optind], &proof);
-	sum_up(&doctor);
-	code = doctor.count[KR_FINDING_PROBLEM] ? EXIT_FAILURE : KR_EXIT_OK;
-	json_decref(doctor.findings);
-	free(doctor.about);
+		findings.list = json_array();
+	examine(&findings, argv[optind], &proof);
+	code = kr_findings_end(&findings) ? EXIT_FAILURE : KR_EXIT_OK;
 	return kr_tool_printed(code);
 }

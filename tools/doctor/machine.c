@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "tools/doctor.h"
+#include "tools/doctor/checks.h"
 
 const char *kr_kernel_lacks(const char *release)
 {
@@ -18,14 +18,14 @@ const char *kr_kernel_lacks(const char *release)
 	sscanf(release, "%u.%u", &major, &minor);
 	version = major * 1000 + minor;
 	if (version < 6006)
-		return "before 6.6 a file that is open for reading and writing cannot be mapped with MAP_SHARED (ENODEV) "
-		       "without the mount option shared_mmap; before 6.14 the kernel keeps no attributes, so each stat(2) "
-		       "asks the mount's daemon";
+		return "before 6.6 a file that is open for reading and writing cannot be mapped with MAP_SHARED "
+		       "(ENODEV) without the mount option shared_mmap; before 6.14 the kernel keeps no attributes, "
+		       "so each stat(2) asks the mount's daemon";
 	return version < 6014 ? "before 6.14 the kernel keeps no attributes, so each stat(2) asks the mount's daemon" :
 				NULL;
 }
 
-static void check_kernel(struct kr_doctor *doctor)
+static void check_kernel(struct kr_findings *findings)
 {
 	struct utsname name = {0};
 	const char *lacks;
@@ -33,22 +33,22 @@ static void check_kernel(struct kr_doctor *doctor)
 	uname(&name);
 	lacks = kr_kernel_lacks(name.release);
 	if (lacks)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "kernel", "run a newer kernel where this matters",
+		kr_findings_add(findings, KR_FINDING_WARNING, "kernel", "run a newer kernel where this matters",
 			"Linux %s: %s", name.release, lacks);
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "kernel", NULL,
+		kr_findings_add(findings, KR_FINDING_OK, "kernel", NULL,
 			"Linux %s has all that a mount can use (attributes in the kernel, shared mappings)",
 			name.release);
 }
 
-static void check_device(struct kr_doctor *doctor)
+static void check_device(struct kr_findings *findings)
 {
 	KR_AUTO_FD int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 
 	if (fd >= 0)
-		kr_doctor_found(doctor, KR_FINDING_OK, "fuse", NULL, "/dev/fuse can be opened");
+		kr_findings_add(findings, KR_FINDING_OK, "fuse", NULL, "/dev/fuse can be opened");
 	else
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "fuse",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "fuse",
 			errno == EACCES || errno == EPERM ?
 				"chmod 666 /dev/fuse; a container needs the device given (--device /dev/fuse)" :
 				"modprobe fuse; a container needs the device given (--device /dev/fuse)",
@@ -73,24 +73,24 @@ static int find_program(const char *name, struct stat *ret_stat)
 	return -ENOENT;
 }
 
-static void check_fusermount(struct kr_doctor *doctor)
+static void check_fusermount(struct kr_findings *findings)
 {
 	struct stat stat;
 
 	if (find_program("fusermount3", &stat) < 0)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "fusermount3", "install the package fuse3",
+		kr_findings_add(findings, KR_FINDING_WARNING, "fusermount3", "install the package fuse3",
 			"it is not in PATH: only root can mount");
 	else if (stat.st_uid != 0 || !(stat.st_mode & S_ISUID))
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "fusermount3",
+		kr_findings_add(findings, KR_FINDING_WARNING, "fusermount3",
 			"chown root fusermount3 && chmod u+s fusermount3, or install the package fuse3 anew",
 			"it does not run as root (mode %04o): only root can mount", stat.st_mode & 07777);
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "fusermount3", NULL, "users can mount");
+		kr_findings_add(findings, KR_FINDING_OK, "fusermount3", NULL, "users can mount");
 }
 
-void kr_doctor_machine(struct kr_doctor *doctor)
+void kr_doctor_machine(struct kr_findings *findings)
 {
-	check_kernel(doctor);
-	check_device(doctor);
-	check_fusermount(doctor);
+	check_kernel(findings);
+	check_device(findings);
+	check_fusermount(findings);
 }

@@ -17,7 +17,7 @@
 #include "common/base/util.h"
 #include "fuse/daemon/local_place.h"
 #include "tools/client.h"
-#include "tools/doctor.h"
+#include "tools/doctor/checks.h"
 #include "tools/health.h"
 
 /* Less than the least journal_max, and with it a mount is of little use. */
@@ -25,36 +25,38 @@ enum { LEAST_FREE = 8 << 20, DAY_S = 86400, EXPIRES_SOON_S = 14 * DAY_S };
 
 /* --- the local directory ---------------------------------------------------------------------- */
 
-static void check_place(struct kr_doctor *doctor, const char *path, int fd)
+static void check_place(struct kr_findings *findings, const char *path, int fd)
 {
 	static const char *const advice = "name a directory on a local disk with -o local=DIR";
 	char type[KR_PLACE_TYPE];
 
 	switch (kr_place_of(fd, type)) {
 	case KR_PLACE_MEMORY:
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "local directory", advice,
+		kr_findings_add(findings, KR_FINDING_WARNING, "local directory", advice,
 			"%s lies in memory (%s): what is not on the server yet is lost when this machine stops", path,
 			type);
 		break;
 	case KR_PLACE_LAYER:
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "local directory",
+		kr_findings_add(findings, KR_FINDING_WARNING, "local directory",
 			"give the container a directory of the host's disk for it, and name it with -o local=DIR",
-			"%s lies on an overlay (a container's layer, often): what is not on the server yet is lost with it",
+			"%s lies on an overlay (a container's layer, often): what is not on the server yet is lost "
+			"with it",
 			path);
 		break;
 	case KR_PLACE_NETWORK:
 	case KR_PLACE_KAIRAN:
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "local directory", advice,
-			"%s lies on %s: journal and cache go over the network, and the mount hangs with that filesystem",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "local directory", advice,
+			"%s lies on %s: journal and cache go over the network, and the mount hangs with that "
+			"filesystem",
 			path, type);
 		break;
 	case KR_PLACE_DISK:
-		kr_doctor_found(doctor, KR_FINDING_OK, "local directory", NULL, "%s lies on %s", path,
+		kr_findings_add(findings, KR_FINDING_OK, "local directory", NULL, "%s lies on %s", path,
 			*type ? type : "a filesystem whose type the kernel does not tell");
 	}
 }
 
-static void check_room(struct kr_doctor *doctor, const char *path, int fd, const json_t *status)
+static void check_room(struct kr_findings *findings, const char *path, int fd, const json_t *status)
 {
 	json_int_t free_bytes, journal_room, cache_room;
 	struct statvfs facts;
@@ -65,82 +67,82 @@ static void check_room(struct kr_doctor *doctor, const char *path, int fd, const
 	journal_room = kr_number(status, "journal", "max") - kr_number(status, "journal", "used");
 	cache_room = kr_number(status, "cache", "max_bytes") - kr_number(status, "cache", "bytes");
 	if (free_bytes < LEAST_FREE)
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "room",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "room",
 			"free space there, or name another disk with -o local=DIR",
 			"%s are free below %s: writes wait for the server, and nothing is cached",
 			kr_bytes_text(free_bytes), path);
 	else if (free_bytes < journal_room)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "room", "free space there, or lower journal_max",
-			"%s are free below %s, and the journal may still grow by %s: before it reaches journal_max the disk "
-			"is full, for all programs that use it",
+		kr_findings_add(findings, KR_FINDING_WARNING, "room", "free space there, or lower journal_max",
+			"%s are free below %s, and the journal may still grow by %s: before it reaches journal_max "
+			"the disk is full, for all programs that use it",
 			kr_bytes_text(free_bytes), path, kr_bytes_text(journal_room));
 	else if (free_bytes < journal_room + cache_room)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "room", "free space there, or lower cache_max",
+		kr_findings_add(findings, KR_FINDING_WARNING, "room", "free space there, or lower cache_max",
 			"%s are free below %s, and journal and cache may still grow by %s: they compete for the rest",
 			kr_bytes_text(free_bytes), path, kr_bytes_text(journal_room + cache_room));
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "room", NULL,
+		kr_findings_add(findings, KR_FINDING_OK, "room", NULL,
 			"%s are free; journal and cache may still grow by %s", kr_bytes_text(free_bytes),
 			kr_bytes_text(journal_room + cache_room));
 }
 
-static void check_local(struct kr_doctor *doctor, const json_t *status)
+static void check_local(struct kr_findings *findings, const json_t *status)
 {
 	const char *path = kr_text_of(status, "local");
 	KR_AUTO_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0) {
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "local directory",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "local directory",
 			"bring it back and mount again; what its journal held is lost with it", "%s: %s", path,
 			strerror(errno));
 		return;
 	}
-	check_place(doctor, path, fd);
-	check_room(doctor, path, fd, status);
+	check_place(findings, path, fd);
+	check_room(findings, path, fd, status);
 }
 
 /* --- credentials ------------------------------------------------------------------------------ */
 
-static void check_key(struct kr_doctor *doctor, const char *path)
+static void check_key(struct kr_findings *findings, const char *path)
 {
 	char text[KR_KEY_DESCRIPTION], expires[KR_KEY_TIME];
 	int64_t now = (int64_t)time(NULL);
 	struct kr_key *key = NULL;
 
 	if (kr_key_load(path, &key) < 0 || kr_key_check(key, now) < 0)
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "key",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "key",
 			"put a good key in its place; the mount reads it again", "the mount cannot connect anew: %s",
 			kr_fail_reason());
 	else if (key->expires && key->expires - now < EXPIRES_SOON_S)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "key",
+		kr_findings_add(findings, KR_FINDING_WARNING, "key",
 			"make a new one with kairan key; kairand(8), KEYS, tells how keys change without downtime",
 			"%s in %s expires at %s: all operations wait from then on", kr_key_describe(key, text), path,
 			kr_key_time_format(key->expires, expires));
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "key", NULL, "%s in %s, %lld days old, expires: %s",
+		kr_findings_add(findings, KR_FINDING_OK, "key", NULL, "%s in %s, %lld days old, expires: %s",
 			kr_key_describe(key, text), path, (long long)KR_MAX((now - key->created) / DAY_S, 0),
 			kr_key_time_format(key->expires, expires));
 	kr_key_put(key);
 }
 
-void kr_doctor_munge(struct kr_doctor *doctor, const char *socket)
+static void check_munge(struct kr_findings *findings, const char *socket)
 {
 	static const uint8_t payload[KR_MUNGE_PAYLOAD];
 	KR_AUTO_FREE char *credential = NULL;
 
 	if (kr_munge_encode(socket && *socket ? socket : NULL, (uint32_t)geteuid(), payload, &credential) < 0)
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "munge", "start munged (systemctl start munge)",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "munge", "start munged (systemctl start munge)",
 			"nothing can connect anew: %s", kr_fail_reason());
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "munge", NULL, "munged answers");
+		kr_findings_add(findings, KR_FINDING_OK, "munge", NULL, "munged answers");
 }
 
-static void check_credentials(struct kr_doctor *doctor, const struct kr_tool_proof *proof)
+static void check_credentials(struct kr_findings *findings, const struct kr_tool_proof *proof)
 {
 	if (proof->key)
-		check_key(doctor, proof->key);
+		check_key(findings, proof->key);
 	else if (proof->munge)
-		kr_doctor_munge(doctor, proof->munge_socket);
+		check_munge(findings, proof->munge_socket);
 }
 
 /* --- other mounts, other namespaces ----------------------------------------------------------- */
@@ -160,15 +162,15 @@ static void look_for_twin(const struct kr_mounted *mounted, void *context)
 		twins->path = kr_xstrdup(mounted->path);
 }
 
-static void check_twins(struct kr_doctor *doctor, const struct kr_mounted *mounted)
+static void check_twins(struct kr_findings *findings, const struct kr_mounted *mounted)
 {
 	struct twins twins = {.mounted = mounted};
 
 	if (kr_mounted_for_each(look_for_twin, &twins) == 0 && twins.path)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "other mounts",
+		kr_findings_add(findings, KR_FINDING_WARNING, "other mounts",
 			"mount it once, and bind-mount it where else it shall be seen (mount --bind)",
-			"%s is mounted on %s, too: each mount is a node of its own, caches the same bytes, and waits for "
-			"the other one's",
+			"%s is mounted on %s, too: each mount is a node of its own, caches the same bytes, and waits "
+			"for the other one's",
 			mounted->source, twins.path);
 	free(twins.path);
 }
@@ -242,75 +244,75 @@ static int find_copy(const struct kr_mounted *mounted, char *ret_name, size_t si
 	return pid;
 }
 
-static void check_copies(struct kr_doctor *doctor, const struct kr_mounted *mounted)
+static void check_copies(struct kr_findings *findings, const struct kr_mounted *mounted)
 {
 	char name[64];
 	int pid = find_copy(mounted, name, sizeof(name));
 
 	if (pid)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "namespaces",
-			"unmount it there as well (nsenter -t PID -m umount PATH), or with kairan umount here, which ends the "
-			"daemon",
-			"process %d (%s) is in another mount namespace with a copy of this mount: the daemon goes on after "
-			"fusermount3 -u here",
+		kr_findings_add(findings, KR_FINDING_WARNING, "namespaces",
+			"unmount it there as well (nsenter -t PID -m umount PATH), or with kairan umount here, which "
+			"ends the daemon",
+			"process %d (%s) is in another mount namespace with a copy of this mount: the daemon goes on "
+			"after fusermount3 -u here",
 			pid, name);
 }
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static void check_ring_port(struct kr_doctor *doctor, const json_t *status)
+static void check_ring_port(struct kr_findings *findings, const json_t *status)
 {
 	json_int_t port = kr_number(status, "ring", "port");
 
 	if (!port)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "ring port",
+		kr_findings_add(findings, KR_FINDING_WARNING, "ring port",
 			"see the daemon's log, and free a port of ring_port",
 			"none: other nodes can pull nothing from here");
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "ring port", NULL,
+		kr_findings_add(findings, KR_FINDING_OK, "ring port", NULL,
 			"a firewall here must let other nodes connect to TCP port %" JSON_INTEGER_FORMAT
 			"; kairan doctor on one of them sees whether it does",
 			port);
 }
 
-static void check_health(struct kr_doctor *doctor, const struct kr_mounted *mounted, const json_t *status)
+static void check_health(struct kr_findings *findings, const struct kr_mounted *mounted, const json_t *status)
 {
 	if (kr_status_is_healthy(status))
-		kr_doctor_found(doctor, KR_FINDING_OK, "daemon", NULL, "connected, nothing refused, late or damaged");
+		kr_findings_add(findings, KR_FINDING_OK, "daemon", NULL, "connected, nothing refused, late or damaged");
 	else
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "daemon",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "daemon",
 			"see what it says, and the table in docs/operations.md, When something breaks",
 			"something waits, was refused or is damaged: kairan status %s", mounted->path);
 }
 
 /* The server's part of HOST[:PORT]:/[SUBDIR], as from here with the mount's own credentials. */
-static void check_server(struct kr_doctor *doctor, const struct kr_mounted *mounted, const json_t *status,
+static void check_server(struct kr_findings *findings, const struct kr_mounted *mounted, const json_t *status,
 	const struct kr_tool_proof *proof)
 {
 	const char *path = strstr(mounted->source, ":/");
 	KR_AUTO_FREE char *host = path ? strndup(mounted->source, (size_t)(path - mounted->source)) : NULL;
 
 	if (host)
-		kr_doctor_server(doctor, host, proof, kr_text_of(status, "node_name"));
+		kr_doctor_server(findings, host, proof, kr_text_of(status, "node_name"));
 }
 
-void kr_doctor_mount(struct kr_doctor *doctor, const struct kr_mounted *mounted)
+void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *mounted)
 {
 	struct kr_tool_proof proof = {0};
 	const json_t *own;
 	json_t *status;
 	int err;
 
-	kr_doctor_begin(doctor, mounted->path);
+	kr_findings_begin(findings, mounted->path);
 	err = kr_ask_mount(mounted, "status", "", &status);
 	if (err == -EACCES || err == -EPERM) {
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "daemon", "run kairan doctor as that user, or as root",
+		kr_findings_add(findings, KR_FINDING_WARNING, "daemon", "run kairan doctor as that user, or as root",
 			"not looked at: %s", kr_fail_reason());
 		return;
 	}
 	if (err < 0) {
-		kr_doctor_found(
-			doctor, KR_FINDING_PROBLEM, "daemon", "do what the message says", "%s", kr_fail_reason());
+		kr_findings_add(
+			findings, KR_FINDING_PROBLEM, "daemon", "do what the message says", "%s", kr_fail_reason());
 		return;
 	}
 	own = json_object_get(status, "proof");
@@ -318,12 +320,12 @@ void kr_doctor_mount(struct kr_doctor *doctor, const struct kr_mounted *mounted)
 	proof.munge = json_is_true(json_object_get(own, "munge"));
 	proof.munge_socket = *kr_text_of(own, "munge_socket") ? kr_text_of(own, "munge_socket") : NULL;
 	proof.munge_uid = (uint32_t)json_integer_value(json_object_get(own, "munge_uid"));
-	check_health(doctor, mounted, status);
-	check_local(doctor, status);
-	check_credentials(doctor, &proof);
-	check_ring_port(doctor, status);
-	check_twins(doctor, mounted);
-	check_copies(doctor, mounted);
-	check_server(doctor, mounted, status, &proof);
+	check_health(findings, mounted, status);
+	check_local(findings, status);
+	check_credentials(findings, &proof);
+	check_ring_port(findings, status);
+	check_twins(findings, mounted);
+	check_copies(findings, mounted);
+	check_server(findings, mounted, status, &proof);
 	json_decref(status);
 }

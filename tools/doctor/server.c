@@ -17,7 +17,7 @@
 #include "common/base/types.h"
 #include "fuse/daemon/local_place.h"
 #include "tools/client.h"
-#include "tools/doctor.h"
+#include "tools/doctor/checks.h"
 #include "tools/health.h"
 
 /* A request of PADDING bytes makes packets that no link of 1500 bytes takes, if this end is set to more.  Segments of
@@ -37,7 +37,7 @@ static int ask(const char *host, const struct kr_tool_proof *proof, unsigned max
 
 /* A link that drops large packets without a word lets connections be made and small requests pass.  So if a large
  * request fails, passes in small segments, and fails again, the link is to blame and not a slow server. */
-static int ask_in_both_sizes(struct kr_doctor *doctor, const char *host, const struct kr_tool_proof *proof,
+static int ask_in_both_sizes(struct kr_findings *findings, const char *host, const struct kr_tool_proof *proof,
 	struct kr_probe *ret_probe, json_t **ret_status)
 {
 	struct kr_probe again;
@@ -45,7 +45,7 @@ static int ask_in_both_sizes(struct kr_doctor *doctor, const char *host, const s
 	int err = ask(host, proof, 0, ret_probe, ret_status);
 
 	if (err == 0) {
-		kr_doctor_found(doctor, KR_FINDING_OK, "packets", NULL, "full-sized ones pass %s",
+		kr_findings_add(findings, KR_FINDING_OK, "packets", NULL, "full-sized ones pass %s",
 			ret_probe->answer > FULL_SEGMENT ? "in both directions" : "towards the server");
 		return 0;
 	}
@@ -55,18 +55,18 @@ static int ask_in_both_sizes(struct kr_doctor *doctor, const char *host, const s
 	if (err < 0)
 		return err;
 	if (ask(host, proof, 0, &again, &second) == -ETIMEDOUT)
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "packets",
-			"find the size that passes (ping -M do -s 1400 HOST), and set the MTU of both ends to 28 bytes more; or "
-			"sysctl net.ipv4.tcp_mtu_probing=1 on both",
-			"the link drops large ones: segments of %d bytes pass, full-sized ones do not, so file data does not "
-			"arrive: programs wait, or get EIO",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "packets",
+			"find the size that passes (ping -M do -s 1400 HOST), and set the MTU of both ends to 28 "
+			"bytes more; or sysctl net.ipv4.tcp_mtu_probing=1 on both",
+			"the link drops large ones: segments of %d bytes pass, full-sized ones do not, so file data "
+			"does not arrive: programs wait, or get EIO",
 			SMALL);
 	json_decref(second);
 	return 0;
 }
 
 /* The server's clock showed a time between SENT and ANSWERED. */
-static void check_clock(struct kr_doctor *doctor, const struct kr_probe *probe, const json_t *status)
+static void check_clock(struct kr_findings *findings, const struct kr_probe *probe, const json_t *status)
 {
 	int64_t theirs = (int64_t)json_integer_value(json_object_get(status, "clock_ms"));
 	int64_t sent = (int64_t)(probe->sent_ns / KR_NS_PER_MS),
@@ -76,12 +76,13 @@ static void check_clock(struct kr_doctor *doctor, const struct kr_probe *probe, 
 	if (!theirs)
 		return; /* an older server */
 	if (ahead > CLOCK_MS || ahead < -CLOCK_MS)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "clock", "keep both clocks right with NTP (chrony)",
-			"the server's is %.1f s %s this machine's: times of files are the server's, so make and rsync see "
-			"files of the future or old ones here; from 60 s MUNGE refuses, and keys expire too early or late",
+		kr_findings_add(findings, KR_FINDING_WARNING, "clock", "keep both clocks right with NTP (chrony)",
+			"the server's is %.1f s %s this machine's: times of files are the server's, so make and "
+			"rsync see files of the future or old ones here; from 60 s MUNGE refuses, and keys expire "
+			"too early or late",
 			(double)llabs(ahead) / 1000, ahead > 0 ? "ahead of" : "behind");
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "clock", NULL, "the server's and this machine's agree");
+		kr_findings_add(findings, KR_FINDING_OK, "clock", NULL, "the server's and this machine's agree");
 }
 
 /* --- ring ports ------------------------------------------------------------------------------- */
@@ -173,7 +174,7 @@ static const json_t *find_node(const json_t *nodes, const char *name)
 	return NULL;
 }
 
-static void check_ring_ports(struct kr_doctor *doctor, const json_t *nodes, const char *name)
+static void check_ring_ports(struct kr_findings *findings, const json_t *nodes, const char *name)
 {
 	const json_t *node, *own = find_node(nodes, name);
 	struct reached reached = {0};
@@ -192,14 +193,14 @@ static void check_ring_ports(struct kr_doctor *doctor, const json_t *nodes, cons
 	}
 	reach(ports, count, &reached);
 	if (reached.failed)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "ring",
-			"open that port in their firewalls; ring_port=LOW-HIGH "
-			"makes it the same after each mount",
-			"of %u nodes %u cannot be reached from here, so file data goes round them, or by the server: %s%s",
+		kr_findings_add(findings, KR_FINDING_WARNING, "ring",
+			"open that port in their firewalls; ring_port=LOW-HIGH makes it the same after each mount",
+			"of %u nodes %u cannot be reached from here, so file data goes round them, or by the server: "
+			"%s%s",
 			reached.all, reached.failed, reached.first, reached.failed > NAMED ? "..." : "");
 	else if (reached.all)
-		kr_doctor_found(doctor, KR_FINDING_OK, "ring", NULL, "all %u ring ports of other nodes can be reached",
-			reached.all);
+		kr_findings_add(findings, KR_FINDING_OK, "ring", NULL,
+			"all %u ring ports of other nodes can be reached", reached.all);
 }
 
 /* --- the server's disks, on its own machine --------------------------------------------------- */
@@ -222,7 +223,7 @@ static bool is_this_machine(const char *host)
 	return fd >= 0 && bind(fd, (const struct sockaddr *)&addresses.items[0], length) == 0;
 }
 
-static void check_room(struct kr_doctor *doctor, const char *path, const char *check, const char *cost)
+static void check_room(struct kr_findings *findings, const char *path, const char *check, const char *cost)
 {
 	struct statvfs facts;
 	json_int_t bytes;
@@ -231,53 +232,54 @@ static void check_room(struct kr_doctor *doctor, const char *path, const char *c
 		return; /* this user may not look there */
 	bytes = (json_int_t)(facts.f_bavail * facts.f_frsize);
 	if (bytes < LEAST_FREE)
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, check, "free space there", "%s are free in %s: %s",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, check, "free space there", "%s are free in %s: %s",
 			kr_bytes_text(bytes), path, cost);
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, check, NULL, "%s are free in %s", kr_bytes_text(bytes), path);
+		kr_findings_add(findings, KR_FINDING_OK, check, NULL, "%s are free in %s", kr_bytes_text(bytes), path);
 }
 
-static void check_disks(struct kr_doctor *doctor, const json_t *status)
+static void check_disks(struct kr_findings *findings, const json_t *status)
 {
 	const char *state = kr_text_of(status, "state_directory");
 	KR_AUTO_FD int fd = open(state, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char type[KR_PLACE_TYPE];
 
-	check_room(doctor, kr_text_of(json_object_get(status, "export"), "path"), "export",
+	check_room(findings, kr_text_of(json_object_get(status, "export"), "path"), "export",
 		"what nodes flush is refused, and stays in their journals");
 	if (fd < 0)
 		return;
 	if (kr_place_of(fd, type) == KR_PLACE_MEMORY)
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "state directory", "name one on a disk with --state",
-			"%s lies in memory (%s): when this machine stops the export loses its identity, and all nodes have "
-			"to mount anew",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "state directory", "name one on a disk with --state",
+			"%s lies in memory (%s): when this machine stops the export loses its identity, and all "
+			"nodes have to mount anew",
 			state, type);
 	else
-		check_room(doctor, state, "state directory", "names and requests cannot be noted, and fail");
+		check_room(findings, state, "state directory", "names and requests cannot be noted, and fail");
 }
 
 /* --- the server ------------------------------------------------------------------------------- */
 
-void kr_doctor_server(struct kr_doctor *doctor, const char *host, const struct kr_tool_proof *proof, const char *node)
+void kr_doctor_server(
+	struct kr_findings *findings, const char *host, const struct kr_tool_proof *proof, const char *node)
 {
 	json_t *status = NULL;
 	struct kr_probe probe;
 
-	if (ask_in_both_sizes(doctor, host, proof, &probe, &status) < 0) {
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "server",
+	if (ask_in_both_sizes(findings, host, proof, &probe, &status) < 0) {
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "server",
 			"see that kairand runs, and that a firewall lets this machine connect to its port", "%s",
 			kr_fail_reason());
 		return;
 	}
 	if (kr_status_is_healthy(status))
-		kr_doctor_found(
-			doctor, KR_FINDING_OK, "server", NULL, "it answers, has its export, and misses no node");
+		kr_findings_add(
+			findings, KR_FINDING_OK, "server", NULL, "it answers, has its export, and misses no node");
 	else
-		kr_doctor_found(doctor, KR_FINDING_PROBLEM, "server", "see what it says",
+		kr_findings_add(findings, KR_FINDING_PROBLEM, "server", "see what it says",
 			"a node is missing, bytes were refused, or requests wait: kairan status %s", host);
-	check_clock(doctor, &probe, status);
-	check_ring_ports(doctor, json_object_get(status, "nodes"), node);
+	check_clock(findings, &probe, status);
+	check_ring_ports(findings, json_object_get(status, "nodes"), node);
 	if (is_this_machine(host))
-		check_disks(doctor, status);
+		check_disks(findings, status);
 	json_decref(status);
 }

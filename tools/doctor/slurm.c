@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "tools/doctor.h"
+#include "tools/doctor/checks.h"
 
 /* As conf/job-epilogue has it. */
 enum { TIMEOUT_DEFAULT_S = 600, CONF_MAX = 65536, UNLIMITED_S = 65534 };
@@ -40,7 +40,7 @@ static unsigned long slurm_limit(void)
 	return limit == UNLIMITED_S ? 0 : limit;
 }
 
-void kr_doctor_slurm(struct kr_doctor *doctor)
+void kr_doctor_slurm(struct kr_findings *findings)
 {
 	unsigned long timeout = epilogue_timeout(), limit = timeout ? slurm_limit() : 0;
 
@@ -48,12 +48,13 @@ void kr_doctor_slurm(struct kr_doctor *doctor)
 		return;
 	/* If a program still uses the mount, the epilogue flushes a second time. */
 	if (limit < 2 * timeout)
-		kr_doctor_found(doctor, KR_FINDING_WARNING, "slurm",
-			"set PrologEpilogTimeout in slurm.conf to more than twice the TIMEOUT in job.conf, or lower that",
-			"Slurm kills the epilogue after %lu s, which may take twice its TIMEOUT of %lu s: Slurm drains the "
-			"node then, and nobody is told which files are not on the server",
+		kr_findings_add(findings, KR_FINDING_WARNING, "slurm",
+			"set PrologEpilogTimeout in slurm.conf to more than twice the TIMEOUT in job.conf, or lower "
+			"that",
+			"Slurm kills the epilogue after %lu s, which may take twice its TIMEOUT of %lu s: Slurm "
+			"drains the node then, and nobody is told which files are not on the server",
 			limit, timeout);
 	else
-		kr_doctor_found(doctor, KR_FINDING_OK, "slurm", NULL,
+		kr_findings_add(findings, KR_FINDING_OK, "slurm", NULL,
 			"it gives the epilogue %lu s, enough for %lu s twice", limit, timeout);
 }

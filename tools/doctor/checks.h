@@ -1,0 +1,22 @@
+/* The checks of kairan doctor, by what they look at.  Each may block for some seconds. */
+#ifndef KR_TOOLS_DOCTOR_CHECKS_H
+#define KR_TOOLS_DOCTOR_CHECKS_H
+
+#include "fuse/daemon/mountpoint.h"
+#include "tools/doctor/findings.h"
+#include "tools/login.h"
+
+/* What a mount lacks on this kernel (uname -r), and what that costs; NULL: nothing. */
+const char *kr_kernel_lacks(const char *release);
+
+/* Kernel, FUSE and Slurm of this machine. */
+void kr_doctor_machine(struct kr_findings *findings);
+void kr_doctor_slurm(struct kr_findings *findings);
+/* A mount: its daemon, its local directory, its credentials, its copies, and the server as seen from here. */
+void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *mounted);
+/* The server HOST[:PORT], the link to it, and the ring ports of its nodes.  NODE: of these the neighbours of this node,
+ * with its ring port; NULL: all. */
+void kr_doctor_server(
+	struct kr_findings *findings, const char *host, const struct kr_tool_proof *proof, const char *node);
+
+#endif
