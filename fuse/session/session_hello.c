@@ -179,6 +179,8 @@ static const char *hello_refusal(int err)
 		return "the user of this key may not go to that subdirectory";
 	case -ENOTDIR:
 		return "what is to be mounted is not a directory";
+	case -ENXIO:
+		return "its state directory was removed or cannot be written (its log says more)";
 	case -EUSERS:
 		return "this user has too many mounts already (kairand --user-sessions N says how many there may be)";
 	case -EAGAIN:

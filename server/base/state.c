@@ -140,6 +140,20 @@ void kr_state_forget_node(
 	queue_change(server, node_id, NULL, done, context);
 }
 
+int kr_state_check(const struct kr_state *state)
+{
+	static const char probe[] = "probe"; /* not an id: a left one is ignored */
+	int err = symlinkat(probe, state->nodes_dir, probe) && errno != EEXIST ? -errno : 0;
+
+	if (!err) {
+		unlinkat(state->nodes_dir, probe, 0);
+		return 0;
+	}
+	return kr_fail_errno(err, "the state directory %s %s", state->path,
+		err == -ENOENT ? "was removed (restore it from a backup, then start kairand again)" :
+				 "cannot be written");
+}
+
 void kr_state_not_clean(struct kr_state *state)
 {
 	struct kr_clean_shutdown failed = state->clean_shutdown;

@@ -61,6 +61,9 @@ void kr_state_shut_down_cleanly(struct kr_state *state);
 /* Records durably that a node has a session, by a key of OWNER (NULL: none); then DONE in the loop with 0 or -errno. */
 void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const struct kr_key_owner *owner,
 	const char *name, void (*done)(void *context, int err), void *context);
+/* Whether records of nodes can be written. 0, or -errno with a reason: the directory was removed, its disk is full...
+ * Blocks, any thread. */
+int kr_state_check(const struct kr_state *state);
 /* Removes the node's record: the next instance does not await it. Then DONE (may be NULL). A later add wins. */
 void kr_state_forget_node(
 	struct kr_server *server, const uint8_t node_id[16], void (*done)(void *context, int err), void *context);

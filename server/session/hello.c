@@ -33,6 +33,7 @@ struct hello {
 	struct kr_key *key;            /* reference; NULL without keys */
 	uint8_t mask[KR_SESSION_KEY];  /* for the ring key in the reply */
 	uint32_t *groups, group_count; /* see trust.h */
+	bool resumes;                  /* needs no record in the state directory */
 	bool forgotten;                /* the state directory no longer names the node */
 	struct kr_fid root;
 	struct kr_attr attr;
@@ -278,6 +279,11 @@ static void walk(struct kr_job *job)
 	struct hello *hello = KR_CONTAINER_OF(job, struct hello, job);
 	struct kr_cred cred;
 
+	if (!hello->resumes && kr_state_check(job->server->state) < 0) {
+		hello->err = -ENXIO;
+		snprintf(hello->reason, sizeof(hello->reason), "%s", kr_fail_reason());
+		return;
+	}
 	hello->err = kr_trust_find_groups(job->server, hello->key, &hello->groups, &hello->group_count);
 	if (hello->err) {
 		snprintf(hello->reason, sizeof(hello->reason), "%s", kr_fail_reason());
@@ -364,6 +370,7 @@ void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_fram
 	if (session)
 		/* the node lives: the session must not expire during its HELLO */
 		session->expiry.heard_ns = kr_clock_ns();
+	hello->resumes = session != NULL;
 	pending_conn->busy = true;
 	kr_conn_pause(pending_conn->conn);
 	kr_job_start(pending_conn->server, &hello->job, walk, walked);
