@@ -343,7 +343,7 @@ int kr_tool_bench(int argc, char **argv)
 	bool json = false;
 	int option, err;
 
-	while ((option = getopt_long(argc, argv, "jh", options, NULL)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "jh", options)) != -1) {
 		if (option != 'j')
 			return kr_tool_usage(usage, option == 'h');
 		json = true;

@@ -13,6 +13,7 @@
 
 #include "common/rpc/conn.h"
 #include "common/base/fail.h"
+#include "common/base/nearest.h"
 #include "common/rpc/resolve.h"
 #include "common/base/text.h"
 #include "common/base/types.h"
@@ -299,6 +300,22 @@ int kr_tool_failed(void)
 {
 	fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 	return KR_EXIT_FAILED;
+}
+
+int kr_tool_option(int argc, char **argv, const char *letters, const struct option *options)
+{
+	const int option = getopt_long(argc, argv, letters, options, NULL);
+	struct kr_nearest nearest = {0};
+
+	if (option != '?' || optopt || strncmp(argv[optind - 1], "--", 2) != 0)
+		return option;
+	KR_AUTO_FREE char *word = strndup(argv[optind - 1] + 2, strcspn(argv[optind - 1] + 2, "="));
+
+	for (const struct option *each = options; word && each->name; each++)
+		kr_nearest_try(&nearest, word, each->name);
+	if (nearest.name)
+		fprintf(stderr, "%s: did you mean --%s?\n", argv[0], nearest.name);
+	return option;
 }
 
 int kr_tool_usage(const char *usage, bool asked)

@@ -3,6 +3,7 @@
 #ifndef KR_TOOLS_CLIENT_H
 #define KR_TOOLS_CLIENT_H
 
+#include <getopt.h>
 #include <jansson.h>
 
 #include "fuse/daemon/mountpoint.h"
@@ -38,6 +39,8 @@ bool kr_daemon_runs(int pid);
 json_t *kr_printable(const json_t *value);
 /* Prints kr_fail_reason; KR_EXIT_FAILED. */
 int kr_tool_failed(void);
+/* getopt_long, which after its complaint of an unknown long option names the one that may have been meant. */
+int kr_tool_option(int argc, char **argv, const char *letters, const struct option *options);
 /* Prints USAGE: the user ASKED for it, or the arguments are wrong.  Returns the command's exit code. */
 int kr_tool_usage(const char *usage, bool asked);
 /* Returns CODE.  If standard output has not taken all (a full disk), prints that and returns KR_EXIT_FAILED.  For

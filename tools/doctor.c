@@ -64,7 +64,7 @@ int kr_tool_doctor(int argc, char **argv)
 	int option, code = -1;
 	bool json = false;
 
-	while (code < 0 && (option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
+	while (code < 0 && (option = kr_tool_option(argc, argv, "jk:h", options)) != -1) {
 		if (option == 'j')
 			json = true;
 		else

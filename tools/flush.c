@@ -297,7 +297,7 @@ int kr_tool_flush(int argc, char **argv)
 	bool discard = false, bad = false;
 	int option;
 
-	while ((option = getopt_long(argc, argv, "t:dh", options, NULL)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "t:dh", options)) != -1) {
 		if (option == 't')
 			bad = kr_tool_timeout(optarg, &all.timeout_ms) < 0;
 		else if (option == 'd')

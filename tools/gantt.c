@@ -48,7 +48,7 @@ static int parse(int argc, char **argv, struct request *request)
 		{"help", no_argument, NULL, 'h'}, {0}};
 	int option;
 	*request = (struct request){.call = UINT64_MAX};
-	while ((option = getopt_long(argc, argv, "o:h", options, NULL)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "o:h", options)) != -1) {
 		switch (option) {
 		case 's':
 			request->summary = true;

@@ -148,7 +148,7 @@ int kr_tool_journal(int argc, char **argv)
 	int option, code = -1;
 
 	optind = 1;
-	while (code < 0 && (option = getopt_long(argc, argv, "h", options, NULL)) != -1)
+	while (code < 0 && (option = kr_tool_option(argc, argv, "h", options)) != -1)
 		code = take(&request, option);
 	if (code >= 0)
 		return code;

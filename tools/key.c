@@ -11,6 +11,7 @@
 #include "common/base/fail.h"
 #include "common/auth/key.h"
 #include "common/base/util.h"
+#include "tools/client.h"
 #include "tools/commands.h"
 
 #define DAY_S INT64_C(86400)
@@ -146,7 +147,7 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 	int option;
 
 	optind = 1;
-	while ((option = getopt_long(argc, argv, "h", options, NULL)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "h", options)) != -1) {
 		if (option == 'h')
 			return fputs(usage, stdout) < 0;
 		if (option == '?')

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/nearest.h"
 #include "common/base/util.h"
 #include "tools/client.h"
 #include "tools/commands.h"
@@ -32,6 +33,17 @@ static void help(FILE *out)
 	fprintf(out, "kairan COMMAND --help says more.\n");
 }
 
+static void suggest(const char *word)
+{
+	struct kr_nearest nearest = {0};
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(commands); i++)
+		kr_nearest_try(&nearest, word, commands[i].name);
+	if (nearest.name)
+		fprintf(stderr, "; did you mean %s?", nearest.name);
+	fprintf(stderr, "\n");
+}
+
 /* ARGV begins with the command; getopt complains under that name. */
 static int run(size_t command, int argc, char **argv)
 {
@@ -59,7 +71,8 @@ int main(int argc, char **argv)
 	} else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0 || strcmp(argv[1], "-h") == 0) {
 		help(stdout);
 	} else {
-		fprintf(stderr, "kairan: %s: no such command\n", argv[1]);
+		fprintf(stderr, "kairan: %s: no such %s", argv[1], argv[1][0] == '-' ? "option" : "command");
+		suggest(argv[1]);
 		help(stderr);
 		return KR_EXIT_USAGE;
 	}

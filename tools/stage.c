@@ -295,7 +295,7 @@ int kr_tool_stage(int argc, char **argv)
 	bool wait = false;
 	int option, result;
 
-	while ((option = getopt_long(argc, argv, "wh", options, NULL)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "wh", options)) != -1) {
 		if (option == 'w') {
 			wait = true;
 			continue;

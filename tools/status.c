@@ -392,7 +392,7 @@ int kr_tool_status(int argc, char **argv)
 	struct show show = {0};
 	int option, code = -1;
 
-	while (code < 0 && (option = getopt_long(argc, argv, "jk:h", options, NULL)) != -1) {
+	while (code < 0 && (option = kr_tool_option(argc, argv, "jk:h", options)) != -1) {
 		if (option == 'j')
 			show.json = true;
 		else if (option == 'c')

@@ -268,7 +268,7 @@ static int parse(struct top *top, int argc, char **argv)
 	static const struct option options[] = {KR_TOOL_PROOF_OPTIONS, {"help", no_argument, NULL, 'h'}, {0}};
 	int option, code = -1;
 
-	while (code < 0 && (option = getopt_long(argc, argv, "bn:d:k:h", options, NULL)) != -1) {
+	while (code < 0 && (option = kr_tool_option(argc, argv, "bn:d:k:h", options)) != -1) {
 		if (option == 'b')
 			top->batch = true;
 		else if (option == 'n')

@@ -214,7 +214,7 @@ int kr_tool_umount(int argc, char **argv)
 	KR_AUTO_FREE char *below = NULL;
 	int option, result;
 
-	while ((option = getopt_long(argc, argv, "t:dfh", options, NULL)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "t:dfh", options)) != -1) {
 		if (option == 't')
 			bad = kr_tool_timeout(optarg, &timeout_ms) < 0;
 		else if (option == 'd')

@@ -8,8 +8,26 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
+#include "common/base/nearest.h"
 #include "common/config/options_priv.h"
 #include "common/base/util.h"
+
+/* -EINVAL: NAME, of LENGTH, is no option.  DASH: options are written with '-' for '_' here. */
+static int no_such_option(const struct kr_options *set, const char *where, const char *name, size_t length, bool dash)
+{
+	KR_AUTO_FREE char *word = strndup(name, length), *meant = NULL;
+	struct kr_nearest nearest = {0};
+
+	for (size_t i = 0; word && i < set->count; i++)
+		kr_nearest_try(&nearest, word, set->options[i].name);
+	if (!nearest.name)
+		return kr_fail(-EINVAL, "%s: no such option (see %s --help)", where, set->program);
+	meant = kr_xstrdup(nearest.name);
+	for (char *c = meant; dash && *c; c++)
+		*c = *c == '_' ? '-' : *c;
+	return kr_fail(-EINVAL, "%s: no such option; did you mean %s%s? (see %s --help)", where, dash ? "--" : "",
+		meant, set->program);
+}
 
 /* --- "-o a=b,c" --- */
 
@@ -39,8 +57,7 @@ static int set_item(const struct kr_options *set, char *item, void *values)
 			*value = '\0';
 		if (set->other)
 			err = set->other(values, item, value ? value + 1 : NULL);
-		return err == -ENOENT ? kr_fail(-EINVAL, "%s: no such option (see %s --help)", where, set->program) :
-					err;
+		return err == -ENOENT ? no_such_option(set, where, item, length, false) : err;
 	}
 	if (!value && option->type != KR_OPTION_BOOL)
 		return kr_fail(-EINVAL, "%s: needs a value, as in %s=...", where, option->name);
@@ -177,7 +194,7 @@ static int take_long(struct walk *walk, char *argument)
 		option = NULL;
 	}
 	if (!option)
-		return kr_fail(-EINVAL, "%s: no such option (see %s --help)", where, walk->set->program);
+		return no_such_option(walk->set, where, argument, length, true);
 	return set_option(walk, option, where, value);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
+#include "common/base/nearest.h"
 #include "common/config/options_priv.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
@@ -82,6 +83,16 @@ static int set_value(const struct kr_option *option, json_t *value, const char *
 	return kr_fail(-EINVAL, "%s: must be %s", where, expected(type));
 }
 
+static int no_such_option(const struct kr_options *set, const char *path, const char *key)
+{
+	struct kr_nearest nearest = {0};
+
+	for (size_t i = 0; i < set->count; i++)
+		kr_nearest_try(&nearest, key, set->options[i].name);
+	return nearest.name ? kr_fail(-EINVAL, "%s: no such option; did you mean %s?", path, nearest.name) :
+			      kr_fail(-EINVAL, "%s: no such option", path);
+}
+
 static int read_section(const struct kr_options *set, json_t *section, const char *where, void *values)
 {
 	const char *key;
@@ -97,7 +108,7 @@ static int read_section(const struct kr_options *set, json_t *section, const cha
 
 		snprintf(path, sizeof(path), "%s: %s.%s", where, set->section, key);
 		if (!option)
-			return kr_fail(-EINVAL, "%s: no such option", path);
+			return no_such_option(set, path, key);
 		if (option->command_line_only)
 			return kr_fail(-EINVAL, "%s: only for the command line", path);
 		err = set_value(option, value, path, values);

@@ -60,6 +60,14 @@ refused 'cannot write to standard output' sh -c "'$K' status --json >/dev/full"
 mkdir -p "$WORK/closed/journal" && chmod 700 "$WORK/closed/journal" && chmod 755 "$WORK" "$WORK/closed"
 refused 'journal|closed: permission denied' setpriv --reuid 1 --regid 1 --clear-groups "$K" journal "$WORK/closed"
 ! grep -q 'holds no journal' "$WORK/said" || fail "a journal that cannot be read: $(cat "$WORK/said")"
+refused 'no such option; did you mean journal_max' "$fs" $SERVER_ADDRESS:/ "$M" -o $L,jurnal_max=1G
+refused 'no such option; did you mean --journal-max' "$fs" $SERVER_ADDRESS:/ "$M" --jounral-max=1G
+refused 'no such option; did you mean --listen' "$d" --lisen=0.0.0.0 "$EXPORT"
+refused 'no such command; did you mean flush' "$K" flsh
+refused 'did you mean --json' "$K" status --jsno
+refused 'did you mean --refused-ok' "$K" umount --refusd_ok "$M"
+echo '{"mount": {"cach_max": "1G"}}' >"$WORK/misspelled.json"
+refused 'no such option; did you mean cache_max' "$fs" --config "$WORK/misspelled.json" $SERVER_ADDRESS:/ "$M" -o $L
 # What a replay is told counts, not what the mounts' section of the file says.
 cp -a /etc "$WORK/etc" && mkdir -p "$WORK/etc/kairan" && on node1 mount --bind "$WORK/etc" /etc || fail "no /etc"
 on node1 "$fs" $SERVER_ADDRESS:/ "$M" -o "local=$WORK/mine" && kairan 1 umount "$M" || fail "a mount"

@@ -198,8 +198,10 @@ static void a_file_s_errors_name_the_key_s_path(void **state)
 	static const struct {
 		const char *json, *reason;
 	} cases[] = {
-		{"{\"mount\": {\"journal_mx\": 1}}", "FILE: mount.journal_mx: no such option"},
-		{"{\"mount\": {\"journal-max\": 65536}}", "FILE: mount.journal-max: no such option"},
+		{"{\"mount\": {\"journal_mx\": 1}}",
+			"FILE: mount.journal_mx: no such option; did you mean journal_max?"},
+		{"{\"mount\": {\"journal-max\": 65536}}",
+			"FILE: mount.journal-max: no such option; did you mean journal_max?"},
 		{"{\"mont\": {}}", "FILE: mont: no such section (there are \"server\" and \"mount\")"},
 		{"{\"mount\": 3}", "FILE: mount: must be an object"},
 		{"[]", "FILE: must be an object"},
@@ -264,10 +266,10 @@ static void wrong_arguments_are_refused_with_a_reason(void **state)
 		{"-o quux", "-o quux: no such option (see kairantest --help)"},
 		{"-o quux=3", "-o quux: no such option (see kairantest --help)"},
 		{"-o threads", "-o threads: needs a value, as in threads=..."},
-		{"-o nothreads", "-o nothreads: no such option (see kairantest --help)"},
+		{"-o nothreads", "-o nothreads: no such option; did you mean threads? (see kairantest --help)"},
 		{"--threads", "--threads: needs a value (see kairantest --help)"},
 		{"--threads=0", "--threads: 0 is out of range (1 to 64)"},
-		{"--no-threads", "--no-threads: no such option (see kairantest --help)"},
+		{"--no-threads", "--no-threads: no such option; did you mean --threads? (see kairantest --help)"},
 		{"-o", "-o: needs a value (see kairantest --help)"},
 		{"--config", "--config: needs a value (see kairantest --help)"},
 		{"-o threads=x", "-o threads: \"x\" is not a whole number"},
