@@ -67,7 +67,8 @@ struct kr_options {
 	int (*other)(void *values, const char *key, const char *value);
 };
 
-/* The sections that a file may have. */
+/* The daemons' default file, and the sections that it may have. */
+#define KR_OPTIONS_FILE "/etc/kairan/kairan.json"
 #define KR_OPTIONS_SECTIONS "server", "mount"
 
 /* What kr_options_parse found besides values. */

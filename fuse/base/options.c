@@ -16,6 +16,8 @@
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
 
+enum { NODE_NAME_MAX = 64 };
+
 #define FIELD(name) offsetof(struct kr_mount_options, name)
 
 /* clang-format off */
@@ -145,7 +147,7 @@ static const struct kr_options set = {
 	.about =
 		"Mounts a directory that kairand exports. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
 	.section = "mount",
-	.default_file = "/etc/kairan/kairan.json",
+	.default_file = KR_OPTIONS_FILE,
 	.options = table,
 	.count = KR_ARRAY_SIZE(table),
 	.other = take_other,
@@ -201,6 +203,17 @@ static int parse_ports(const char *text, struct kr_port_range *ret)
 	return 0;
 }
 
+/* A name goes into lines of logs and into names of conflict files. */
+static bool is_node_name(const char *name)
+{
+	size_t length = strlen(name);
+
+	for (const char *c = name; *c; c++)
+		if ((unsigned char)*c <= ' ' || *c == '/' || *c == 127)
+			return false;
+	return length >= 1 && length <= NODE_NAME_MAX;
+}
+
 static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
 {
 	int err;
@@ -229,6 +242,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
 	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)
 		return kr_fail(-EINVAL, "ring: a name of at most %d bytes", KR_RING_NAME_MAX);
+	if (options->node && !is_node_name(options->node))
+		return kr_fail(-EINVAL, "node: a name of 1 to %d bytes, without blanks and slashes", NODE_NAME_MAX);
 	if (options->ring_port && parse_ports(options->ring_port, &options->ring_ports) < 0)
 		return -EINVAL;
 	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)

@@ -79,7 +79,7 @@ const struct kr_options kr_server_options_set = {
 	.usage = "[OPTIONS] EXPORT_DIR",
 	.about = "Exports a directory to nodes that mount it with kairanfs.",
 	.section = "server",
-	.default_file = "/etc/kairan/kairan.json",
+	.default_file = KR_OPTIONS_FILE,
 	.options = table,
 	.count = KR_ARRAY_SIZE(table),
 };
