@@ -296,6 +296,30 @@ json_t *kr_printable(const json_t *value)
 	return copy;
 }
 
+json_t *kr_server_printable(const json_t *status)
+{
+	json_t *printable = kr_printable(status), *counts = json_object(), *node;
+	json_t *nodes = json_object_get(printable, "nodes");
+	size_t i;
+
+	json_array_foreach(nodes, i, node)
+	{
+		const char *name = kr_text_of(node, "name");
+
+		json_object_set_new(counts, name, json_integer(kr_number(counts, NULL, name) + 1));
+	}
+	json_array_foreach(nodes, i, node)
+	{
+		const char *name = kr_text_of(node, "name");
+
+		if (kr_number(counts, NULL, name) > 1)
+			json_object_set_new(node, "name",
+				json_sprintf("%s#%" JSON_INTEGER_FORMAT, name, kr_number(node, NULL, "node")));
+	}
+	json_decref(counts);
+	return printable;
+}
+
 int kr_tool_failed(void)
 {
 	fprintf(stderr, "kairan: %s\n", kr_fail_reason());
@@ -364,7 +388,25 @@ const char *kr_bytes_text(json_int_t bytes)
 	return buffer;
 }
 
+const char *kr_time_text(json_int_t ms)
+{
+	static char buffers[8][32];
+	static unsigned next;
+	char *buffer = buffers[next++ % KR_ARRAY_SIZE(buffers)];
+	const double seconds = (double)ms / 1000;
+
+	if (seconds < 99.95)
+		snprintf(buffer, sizeof(buffers[0]), "%.1f s", seconds);
+	else if (seconds < 99.5 * 60)
+		snprintf(buffer, sizeof(buffers[0]), "%.0f min", seconds / 60);
+	else if (seconds < 99.5 * 3600)
+		snprintf(buffer, sizeof(buffers[0]), "%.0f h", seconds / 3600);
+	else
+		snprintf(buffer, sizeof(buffers[0]), "%.0f days", seconds / 86400);
+	return buffer;
+}
+
 json_int_t kr_number(const json_t *object, const char *section, const char *name)
 {
-	return json_integer_value(json_object_get(json_object_get(object, section), name));
+	return json_integer_value(json_object_get(section ? json_object_get(object, section) : object, name));
 }

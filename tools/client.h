@@ -37,6 +37,8 @@ int kr_probe_server(const char *text, const struct kr_tool_proof *proof, struct 
 bool kr_daemon_runs(int pid);
 /* A copy of VALUE, owned, whose strings cannot control a terminal (kr_text_shown). */
 json_t *kr_printable(const json_t *value);
+/* The same of a server's status.  Nodes of one name become NAME#NUMBER: their mounts' status tells that number. */
+json_t *kr_server_printable(const json_t *status);
 /* Prints kr_fail_reason; KR_EXIT_FAILED. */
 int kr_tool_failed(void);
 /* getopt_long, which after its complaint of an unknown long option names the one that may have been meant. */
@@ -50,7 +52,10 @@ int kr_tool_printed(int code);
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);
 /* "12.5 MiB" into one of a few static buffers. */
 const char *kr_bytes_text(json_int_t bytes);
-/* The integer SECTION.NAME of OBJECT, as in kr_number(status, "backlog", "bytes"); 0 if there is none. */
+/* "12.5 s", "3 min", "26 h" or "9 days" into one of a few static buffers. */
+const char *kr_time_text(json_int_t ms);
+/* The integer SECTION.NAME of OBJECT, as in kr_number(status, "backlog", "bytes"), or NAME where SECTION is NULL; 0 if
+ * there is none. */
 json_int_t kr_number(const json_t *object, const char *section, const char *name);
 
 #endif

@@ -10,6 +10,7 @@
 #include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "common/config/options.h"
 #include "tools/client.h"
 
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage)
@@ -111,9 +112,9 @@ static void on_munge_proved(void *context, int err, const void *message, struct 
 	if (err == -ECONNRESET)
 		return;
 	err = err < 0 ? kr_auth_munge_refused(&login->auth, err) :
-			kr_munge_decode(login->proof->munge_socket, reply->credential, &uid, payload);
+			kr_munge_decode(login->proof.munge_socket, reply->credential, &uid, payload);
 	if (!err)
-		err = kr_auth_munge_end(&login->auth, uid, login->proof->munge_uid, payload, &keys);
+		err = kr_auth_munge_end(&login->auth, uid, login->proof.munge_uid, payload, &keys);
 	sodium_memzero(payload, sizeof(payload));
 	end(login, err, &keys);
 }
@@ -132,7 +133,7 @@ static void on_munge_challenged(void *context, int err, const void *message, str
 	err = err < 0 ? kr_auth_munge_refused(&login->auth, err) :
 			kr_auth_munge_prove(&login->auth, message, now_s(), random, payload);
 	if (!err)
-		err = kr_munge_encode(login->proof->munge_socket, login->proof->munge_uid, payload, &credential);
+		err = kr_munge_encode(login->proof.munge_socket, login->proof.munge_uid, payload, &credential);
 	sodium_memzero(random, sizeof(random));
 	sodium_memzero(payload, sizeof(payload));
 	prove.credential = credential;
@@ -156,13 +157,36 @@ static void begin_munge(struct kr_tool_login *login, const struct kr_fresh *fres
 
 /* --- both ------------------------------------------------------------------------------------- */
 
+/* The proof of this machine's mounts, if there is one.  kr_options_read_file knows the daemons' options only, and an
+ * error in others is not this command's to tell. */
+static void take_mounts_proof(struct kr_tool_login *login)
+{
+	json_t *root = json_load_file(KR_OPTIONS_FILE, 0, NULL);
+	const json_t *uid;
+
+	login->options = json_incref(json_object_get(root, "mount"));
+	json_decref(root);
+	uid = json_object_get(login->options, "munge_uid");
+	login->proof.key = json_string_value(json_object_get(login->options, "key"));
+	login->proof.munge = json_is_true(json_object_get(login->options, "munge"));
+	login->proof.munge_socket = json_string_value(json_object_get(login->options, "munge_socket"));
+	if (json_is_integer(uid) && json_integer_value(uid) > 0 && json_integer_value(uid) < UINT32_MAX)
+		login->proof.munge_uid = (uint32_t)json_integer_value(uid);
+}
+
 int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *proof)
 {
-	*login = (struct kr_tool_login){.proof = proof};
+	bool given = proof->key || proof->munge;
+	int err;
+
+	*login = (struct kr_tool_login){.proof = *proof};
 	kr_auth_init(&login->auth);
-	if (proof->munge && !kr_munge_is_built())
+	if (!given)
+		take_mounts_proof(login);
+	if (login->proof.munge && !kr_munge_is_built())
 		return kr_fail(-EOPNOTSUPP, "this program is built without MUNGE");
-	return proof->key ? kr_key_load(proof->key, &login->key) : 0;
+	err = login->proof.key ? kr_key_load(login->proof.key, &login->key) : 0;
+	return err == -EACCES && !given ? 0 : err;
 }
 
 void kr_tool_login_begin(
@@ -178,7 +202,7 @@ void kr_tool_login_begin(
 	kr_fresh_make(&fresh);
 	if (login->key)
 		begin_key(login, &fresh);
-	else if (login->proof->munge)
+	else if (login->proof.munge)
 		begin_munge(login, &fresh);
 	else
 		done(context, 0);
@@ -189,4 +213,5 @@ void kr_tool_login_fini(struct kr_tool_login *login)
 {
 	kr_auth_fini(&login->auth);
 	kr_key_put(login->key);
+	json_decref(login->options);
 }

@@ -3,6 +3,8 @@
 #ifndef KR_TOOLS_LOGIN_H
 #define KR_TOOLS_LOGIN_H
 
+#include <jansson.h>
+
 #include "common/auth/auth.h"
 #include "common/rpc/conn.h"
 
@@ -26,7 +28,8 @@ struct kr_tool_proof {
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage);
 
 struct kr_tool_login {
-	const struct kr_tool_proof *proof; /* borrowed */
+	struct kr_tool_proof proof; /* texts are borrowed, from the caller or from options */
+	json_t *options;            /* section "mount" of KR_OPTIONS_FILE; NULL: not read */
 	struct kr_key *key;
 	struct kr_auth auth;
 	struct kr_conn *conn;
@@ -34,7 +37,8 @@ struct kr_tool_login {
 	void *context;
 };
 
-/* Reads the key.  Errors leave a reason by kr_fail; needs fini in any case. */
+/* Reads the key.  Without a key or MUNGE in PROOF the options of this machine's mounts count, except a key that the
+ * user may not read.  Errors leave a reason by kr_fail; needs fini in any case. */
 int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *proof);
 /* Authenticates on CONN, just made, then calls DONE, with a reason by kr_fail.  If the connection ends before, DONE
  * does not run. */

@@ -33,14 +33,14 @@ static bool flag(const json_t *object, const char *section, const char *name)
 
 static void print_server_line(const json_t *status)
 {
-	double silent = (double)kr_number(status, "server", "silent_ms") / 1000;
+	const char *silent = kr_time_text(kr_number(status, "server", "silent_ms"));
 
 	if (flag(status, "server", "connected"))
-		printf("  server      connected as node %" JSON_INTEGER_FORMAT ", heard %.1f s ago%s\n",
+		printf("  server      connected as node %" JSON_INTEGER_FORMAT ", heard %s ago%s\n",
 			kr_number(status, "server", "node"), silent,
 			flag(status, "server", "fenced") ? "; FENCED: operations wait" : "");
 	else
-		printf("  server      NOT CONNECTED, silent for %.1f s; operations wait\n", silent);
+		printf("  server      NOT CONNECTED, silent for %s; operations wait\n", silent);
 }
 
 static void print_backlog(const json_t *status)
@@ -75,9 +75,8 @@ static void print_files(const json_t *status)
 		printf("  unflushed   %s: %s, %s%s%s\n", *path ? path : kr_text_of(file, "fid"), kr_bytes_text(dirty),
 			kr_text_of(file, "state"), *error ? ": " : "", error);
 		if (dirty && !*error && json_is_true(json_object_get(file, "late")))
-			printf("              LATE: unflushed for %" JSON_INTEGER_FORMAT " s: %s\n",
-				json_integer_value(json_object_get(file, "unflushed_ms")) / 1000,
-				kr_text_of(file, "why"));
+			printf("              LATE: unflushed for %s: %s\n",
+				kr_time_text(kr_number(file, NULL, "unflushed_ms")), kr_text_of(file, "why"));
 	}
 	json_array_foreach(json_object_get(status, "conflicts"), i, file) printf(
 		"  CONFLICT    %s was changed by others before %s that were written here were on the server: they "
@@ -95,10 +94,9 @@ static void print_journal(const json_t *status)
 	if (*kr_text_of(journal, "error"))
 		printf("  JOURNAL     cannot be written: %s; writes fail until it can\n", kr_text_of(journal, "error"));
 	if (kr_number(status, "journal", "slow_ms"))
-		printf("  JOURNAL     slow: the local disk has not taken for %" JSON_INTEGER_FORMAT
-		       " s which bytes the server has refused; who wants "
-		       "such files may have to wait for it\n",
-			kr_number(status, "journal", "slow_ms") / 1000);
+		printf("  JOURNAL     slow: the local disk has not taken for %s which bytes the server has refused; who "
+		       "wants such files may have to wait for it\n",
+			kr_time_text(kr_number(status, "journal", "slow_ms")));
 	if (kr_number(status, "journal", "set_aside"))
 		printf("  JOURNAL     %s set aside for their damage (kairan flush --discard MOUNTPOINT lets them go)\n",
 			kr_bytes_text(kr_number(status, "journal", "set_aside")));
@@ -129,9 +127,8 @@ static void print_operations(const json_t *status)
 	size_t i;
 
 	printf("  operations  %" JSON_INTEGER_FORMAT " waiting", kr_number(status, "operations", "count"));
-	json_array_foreach(json_object_get(operations, "oldest"), i, operation)
-		printf("%s%s %.1f s", i ? ", " : ": ", kr_text_of(operation, "name"),
-			(double)json_integer_value(json_object_get(operation, "waiting_ms")) / 1000);
+	json_array_foreach(json_object_get(operations, "oldest"), i, operation) printf("%s%s %s", i ? ", " : ": ",
+		kr_text_of(operation, "name"), kr_time_text(kr_number(operation, NULL, "waiting_ms")));
 	printf("\n");
 }
 
@@ -184,7 +181,7 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 	printf("  node        %s%s%s%s: %s", kr_text_of(node, "name"), connected ? " (" : "",
 		kr_text_of(node, "address"), connected ? ")" : "", connected ? "connected" : "NOT CONNECTED");
 	if (!connected || silent_ms > lease_ms / 2)
-		printf(", silent for %.1f s of %.0f", (double)silent_ms / 1000, (double)lease_ms / 1000);
+		printf(", silent for %s (lost after %s)", kr_time_text(silent_ms), kr_time_text(lease_ms));
 	if (unflushed)
 		printf(", %s%s unflushed", connected ? "" : "had ", kr_bytes_text(unflushed));
 	if (refused)
@@ -200,9 +197,8 @@ static void print_server_head(const char *name, const json_t *status)
 {
 	const json_t *user = json_object_get(status, "user");
 
-	printf("%s: export %s%s, up %.0f s, %zu nodes", name, kr_text_of(json_object_get(status, "export"), "path"),
-		flag(status, "export", "present") ? "" : " (GONE)",
-		(double)json_integer_value(json_object_get(status, "uptime_ms")) / 1000,
+	printf("%s: export %s%s, up %s, %zu nodes", name, kr_text_of(json_object_get(status, "export"), "path"),
+		flag(status, "export", "present") ? "" : " (GONE)", kr_time_text(kr_number(status, NULL, "uptime_ms")),
 		json_array_size(json_object_get(status, "nodes")));
 	if (user)
 		printf(" of user %" JSON_INTEGER_FORMAT, json_integer_value(user));
@@ -234,10 +230,10 @@ static void print_server(const char *name, const json_t *status)
 		print_export(status);
 	if (kr_number(status, "parked", "count"))
 		printf("  PARKED      %" JSON_INTEGER_FORMAT
-		       " requests of nodes wait for long, the oldest, %s of %s, for %" JSON_INTEGER_FORMAT " s%s%s\n",
+		       " requests of nodes wait for long, the oldest, %s of %s, for %s%s%s\n",
 			kr_number(status, "parked", "count"), kr_text_of(json_object_get(status, "parked"), "request"),
 			kr_text_of(json_object_get(status, "parked"), "node"),
-			kr_number(status, "parked", "oldest_ms") / 1000,
+			kr_time_text(kr_number(status, "parked", "oldest_ms")),
 			*kr_text_of(json_object_get(status, "parked"), "for") ? ": for a lease of " : "",
 			kr_text_of(json_object_get(status, "parked"), "for"));
 	if (kr_number(status, "data", "overlapped_bytes"))
@@ -355,7 +351,7 @@ static void show_server(struct show *show, const char *name)
 		return;
 	}
 	check(show, status);
-	printable = kr_printable(status);
+	printable = kr_server_printable(status);
 	if (show->json)
 		print_json(status);
 	else

@@ -81,7 +81,7 @@ static void ask_server(struct top *top)
 		note_trouble(top);
 		return;
 	}
-	top->now = kr_printable(status);
+	top->now = kr_server_printable(status);
 	json_decref(status);
 }
 
