@@ -186,7 +186,9 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 			return kr_fail(-EBUSY,
 				leaves ?
 					"local directory %s is in use by a mount that has ended and still flushes; try again" :
-					"local directory %s is in use by another mount, or by one that was unmounted lazily under programs that use it"
+					"local directory %s is in use by another mount, or by one that was unmounted "
+					"lazily under programs that use it, or unmounted here but held by another mount "
+					"namespace"
 					" (fuser %s/lock tells by which process); give each mount its own with -o local=DIR",
 				local->path, local->path);
 		if (waited_ms > NOTICE_MS && !told)

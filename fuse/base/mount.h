@@ -30,6 +30,7 @@ struct kr_cache;
 struct kr_hops;
 struct kr_notifier;
 struct kr_control;
+struct kr_unmount_watch;
 struct kr_metrics_server;
 struct kr_locks;
 struct kr_batches;
@@ -68,6 +69,7 @@ struct kr_mount {
 	struct kr_uncommitted_names *uncommitted_names;
 	struct fuse_session *fuse;
 	struct kr_control *control;
+	struct kr_unmount_watch *unmount_watch;
 	struct kr_metrics_server *metrics; /* NULL: not asked for */
 
 	/* Fencing by the node's own clock (fence.h).  After this moment (kr_clock_ns) the server may have given the
@@ -83,6 +85,8 @@ struct kr_mount {
 	_Atomic uint64_t file_max;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;
+	/* No path of this mount namespace leads to the mount any more: bytes are flushed at once (unmount_watch.h). */
+	_Atomic bool unmounted;
 	/* When draining ends (kr_clock_ns); 0: not yet known.  Set at the first reason to end, or by the kairan
 	 * command. */
 	_Atomic uint64_t drain_deadline_ns;

@@ -26,6 +26,7 @@
 #include "common/metrics/metrics_server.h"
 #include "fuse/daemon/control.h"
 #include "fuse/daemon/mount_metrics.h"
+#include "fuse/daemon/unmount_watch.h"
 #include "fuse/names/dir_fsync.h"
 #include "fuse/names/uncommitted_names.h"
 #include "fuse/session/session.h"
@@ -413,6 +414,7 @@ static void make_control(void *context)
 
 	kr_kernel_device(step->serve->kernel, &dev_major, &dev_minor);
 	step->err = kr_control_new(mount, dev_major, dev_minor, &mount->control);
+	mount->unmount_watch = kr_unmount_watch_new(mount, dev_major, dev_minor);
 	keep_reason(step);
 }
 
@@ -537,6 +539,7 @@ static void stop_protocol(void *context)
 
 	kr_metrics_stop(mount->metrics);
 	kr_control_free(mount->control);
+	kr_unmount_watch_free(mount->unmount_watch);
 	kr_prefetches_free(mount->prefetches);
 	if (mount->flusher)
 		kr_flusher_stop(mount->flusher);

@@ -145,7 +145,7 @@ static void take_facts(struct kr_file *file, struct kr_flush_facts *ret)
 		.now_ns = kr_clock_ns(),
 		.dirty = !kr_extent_map_empty(&file->dirty),
 		.dirty_since_ns = file->flush->dirty_since_ns,
-		.age_ns = file->mount->options->flush_age * KR_NS_PER_MS,
+		.age_ns = atomic_load(&file->mount->unmounted) ? 0 : file->mount->options->flush_age * KR_NS_PER_MS,
 		.flushed_seq = file->flushed_seq,
 		.backlog = file->flush->backlog_held && !in_burst(file),
 		.blocked = flusher->stopped || flusher->recovering || file->flush->late,
