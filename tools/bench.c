@@ -22,6 +22,7 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/find_mount.h"
+#include "tools/units.h"
 
 static const char usage[] =
 	"usage: kairan bench [--json] DIRECTORY\n"

@@ -50,10 +50,6 @@ int kr_tool_usage(const char *usage, bool asked);
 int kr_tool_printed(int code);
 /* The SECONDS of --timeout as milliseconds.  -EINVAL, after a message: TEXT is no number of seconds above 0. */
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);
-/* "12.5 MiB" into one of a few static buffers. */
-const char *kr_bytes_text(json_int_t bytes);
-/* "12.5 s", "3 min", "26 h" or "9 days" into one of a few static buffers. */
-const char *kr_time_text(json_int_t ms);
 /* The integer SECTION.NAME of OBJECT, as in kr_number(status, "backlog", "bytes"), or NAME where SECTION is NULL; 0 if
  * there is none. */
 json_int_t kr_number(const json_t *object, const char *section, const char *name);

@@ -21,9 +21,9 @@ int kr_tool_journal(int argc, char **argv);
 /* 0, 1 with a message, 64 wrong arguments. */
 int kr_tool_key(int argc, char **argv);
 
-/* Flushes all files of a mount, with a progress line on a terminal.  Goes on, also with bytes written meanwhile, until
+/* Flushes all files of a mount, and unless QUIET shows progress.  Goes on, also with bytes written meanwhile, until
  * only refused bytes are left, or TIMEOUT_MS is over (0: no limit).  Prints what is not on the server.  An enum
  * kr_exit; *RET_ONLY_REFUSED: only refused bytes are left. */
-int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool *ret_only_refused);
+int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool quiet, bool *ret_only_refused);
 
 #endif

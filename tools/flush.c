@@ -14,16 +14,19 @@
 #include "tools/commands.h"
 #include "tools/flush_goal.h"
 #include "tools/path_filter.h"
+#include "tools/progress.h"
 #include "tools/find_mount.h"
+#include "tools/units.h"
 
 static const char usage[] =
-	"usage: kairan flush [--timeout SECONDS] [--refused-ok] [PATH...]\n"
+	"usage: kairan flush [--timeout SECONDS] [--refused-ok] [--quiet] [PATH...]\n"
 	"       kairan flush --discard PATH...\n"
 	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named;\n"
 	"what programs write meanwhile is not waited for.\n"
 	"What the server has refused (no space, quota...) is tried again.\n"
 	"  --timeout S  give up after S seconds (default: wait)\n"
 	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
+	"  -q, --quiet  no progress\n"
 	"  --discard    drop the unflushed bytes of these files instead, for good; of a mount point:\n"
 	"               the damaged journal segments that its start has set aside\n"
 	"Exit code: 0 all is on the server, 1 some bytes are not (they are listed and stay in the journal),\n"
@@ -34,15 +37,16 @@ struct wanted {
 	struct kr_path_filter *paths;
 	struct kr_flush_goal *goal;
 	bool all;          /* also bytes written meanwhile */
+	bool quiet;        /* without progress */
 	bool only_refused; /* the result: only refused bytes are left */
 };
 
-/* How many of these bytes are left. */
+/* How many of these bytes are left.  SENT: of the dirty ones, those that a flush under way has sent. */
 struct left {
-	json_int_t dirty, refused, unstable;
+	json_int_t dirty, sent, refused, unstable;
 };
 
-enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, LINE_FIRST_MS = 2000, LINE_MS = 60000, REFUSAL_GRACE_MS = 1000, BAR = 30 };
+enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, LINE_FIRST_MS = 2000, LINE_MS = 60000, REFUSAL_GRACE_MS = 1000 };
 
 static bool refused(const json_t *file)
 {
@@ -70,6 +74,7 @@ static struct left count_left(const json_t *status, const struct wanted *wanted)
 		if (!is_wanted(wanted, status, file))
 			continue;
 		left.dirty += dirty;
+		left.sent += json_integer_value(json_object_get(file, "sent"));
 		left.unstable += json_integer_value(json_object_get(file, "unstable"));
 		if (refused(file))
 			left.refused += dirty;
@@ -102,45 +107,54 @@ static uint64_t now_ms(void)
 	return kr_clock_ns() / KR_NS_PER_MS;
 }
 
-/* The progress shown so far. */
-struct progress {
+/* Shows how far the flush of a mount is: as a line that changes on a terminal, else a line after two seconds, and
+ * whenever the time has doubled or a minute has passed. */
+struct display {
 	const char *path;
-	json_int_t total;
+	bool quiet, terminal;
+	struct kr_progress progress;
 	uint64_t start_ms, next_ms; /* of the beginning; of the next line */
+	int width;                  /* of the line on the terminal */
 };
 
-/* Into a log: a line after two seconds, and whenever the time has doubled or a minute has passed. */
-static void tell_progress(struct progress *progress, const struct left *left)
+static void display_init(struct display *display, const char *path, bool quiet)
 {
 	uint64_t now = now_ms();
 
-	if (now < progress->next_ms)
-		return;
-	progress->next_ms = now + KR_MIN(now - progress->start_ms, (uint64_t)LINE_MS);
-	fprintf(stderr, "kairan: %s: %s to be flushed", progress->path, kr_bytes_text(left->dirty));
-	if (left->refused)
-		fprintf(stderr, " (%s refused)", kr_bytes_text(left->refused));
-	fprintf(stderr, ", %s to become stable\n", kr_bytes_text(left->unstable));
+	*display = (struct display){.path = path,
+		.quiet = quiet,
+		.terminal = isatty(STDOUT_FILENO),
+		.start_ms = now,
+		.next_ms = now + LINE_FIRST_MS};
 }
 
-static void show_progress(struct progress *progress, const struct left *left)
+static void display_show(struct display *display, const struct left *left)
 {
-	json_int_t rest = left->dirty + left->unstable, total = progress->total = KR_MAX(progress->total, rest);
-	int filled = total ? (int)((total - rest) * BAR / total) : BAR;
+	uint64_t now = now_ms();
+	char text[KR_PROGRESS_TEXT], bar[KR_PROGRESS_BAR + 1];
+	int width;
 
-	if (!isatty(STDOUT_FILENO)) {
-		tell_progress(progress, left);
+	kr_progress_update(&display->progress, (json_int_t)now, left->dirty - left->sent, left->unstable + left->sent,
+		left->refused);
+	if (display->quiet || (!display->terminal && now < display->next_ms))
+		return;
+	kr_progress_text(&display->progress, text);
+	if (!display->terminal) {
+		display->next_ms = now + KR_MIN(now - display->start_ms, (uint64_t)LINE_MS);
+		fprintf(stderr, "kairan: %s: %s\n", display->path, text);
 		return;
 	}
-	filled = KR_MAX(0, KR_MIN(filled, BAR));
-	printf("\r[%-*.*s] %s left   ", BAR, filled, "##############################", kr_bytes_text(rest));
+	kr_progress_bar(&display->progress, bar);
+	width = printf("\r[%s] %s", bar, text);
+	printf("%*s", KR_MAX(display->width - width, 0), "");
+	display->width = width;
 	fflush(stdout);
 }
 
-static void end_progress(void)
+static void display_end(const struct display *display)
 {
-	if (isatty(STDOUT_FILENO))
-		printf("\r%*s\r", BAR + 30, "");
+	if (display->width)
+		printf("\r%*s\r", display->width, "");
 }
 
 /* Sets the goal before it asks the daemon to flush, so that the flush includes all of the goal. */
@@ -158,10 +172,11 @@ static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t
 static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsigned long timeout_ms, json_t **ret_status)
 {
 	uint64_t start = now_ms();
-	struct progress progress = {.path = mounted->path, .start_ms = start, .next_ms = start + LINE_FIRST_MS};
+	struct display display;
 	json_t *status = NULL;
 	int err = begin(mounted, wanted, &status);
 
+	display_init(&display, mounted->path, wanted->quiet);
 	if (err == 0)
 		err = kr_path_filter_update(wanted->paths, status,
 			timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
@@ -171,7 +186,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 		bool only_refused =
 			left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 
-		show_progress(&progress, &left);
+		display_show(&display, &left);
 		if (only_refused || (timeout_ms && spent >= timeout_ms)) {
 			*ret_status = status;
 			break;
@@ -185,7 +200,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 		if (err == 0)
 			err = kr_path_filter_update(wanted->paths, status, 0);
 	}
-	end_progress();
+	display_end(&display);
 	if (err < 0)
 		json_decref(status);
 	return err;
@@ -208,10 +223,10 @@ static int flush_wanted(const struct kr_mounted *mounted, struct wanted *wanted,
 	return left.dirty || left.unstable ? KR_EXIT_LEFT : KR_EXIT_OK;
 }
 
-static int flush_below(
-	const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms, bool *ret_only_refused)
+static int flush_below(const struct kr_mounted *mounted, const char *below, bool all, unsigned long timeout_ms,
+	bool quiet, bool *ret_only_refused)
 {
-	struct wanted wanted = {.paths = kr_path_filter_new(mounted, below), .all = all};
+	struct wanted wanted = {.paths = kr_path_filter_new(mounted, below), .all = all, .quiet = quiet};
 	int result = flush_wanted(mounted, &wanted, timeout_ms);
 
 	kr_path_filter_free(wanted.paths);
@@ -220,9 +235,9 @@ static int flush_below(
 	return result;
 }
 
-int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool *ret_only_refused)
+int kr_flush_mount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool quiet, bool *ret_only_refused)
 {
-	return flush_below(mounted, NULL, true, timeout_ms, ret_only_refused);
+	return flush_below(mounted, NULL, true, timeout_ms, quiet, ret_only_refused);
 }
 
 static int discard_below(const struct kr_mounted *mounted, const char *below, const char *path)
@@ -250,14 +265,14 @@ static int discard_below(const struct kr_mounted *mounted, const char *below, co
 
 struct all {
 	unsigned long timeout_ms;
-	bool refused_ok;
+	bool refused_ok, quiet;
 	int result;
 };
 
 static void flush_one(struct all *all, const struct kr_mounted *mounted, const char *below)
 {
 	bool only_refused = false;
-	int result = flush_below(mounted, below, false, all->timeout_ms, &only_refused);
+	int result = flush_below(mounted, below, false, all->timeout_ms, all->quiet, &only_refused);
 
 	if (result == KR_EXIT_LEFT && only_refused && all->refused_ok)
 		result = KR_EXIT_OK;
@@ -292,18 +307,20 @@ int kr_tool_flush(int argc, char **argv)
 {
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
 		{"discard", no_argument, NULL, 'd'}, {"refused-ok", no_argument, NULL, 'r'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+		{"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct all all = {0};
 	bool discard = false, bad = false;
 	int option;
 
-	while ((option = kr_tool_option(argc, argv, "t:dh", options)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "t:dqh", options)) != -1) {
 		if (option == 't')
 			bad = kr_tool_timeout(optarg, &all.timeout_ms) < 0;
 		else if (option == 'd')
 			discard = true;
 		else if (option == 'r')
 			all.refused_ok = true;
+		else if (option == 'q')
+			all.quiet = true;
 		if (bad)
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')

@@ -15,6 +15,7 @@
 #include "common/base/text.h"
 #include "common/base/util.h"
 #include "tools/client.h"
+#include "tools/units.h"
 
 #ifdef KR_REPLAY
 #include "fuse/base/local_dir.h"

@@ -20,6 +20,7 @@
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/find_mount.h"
+#include "tools/units.h"
 
 static const char usage[] =
 	"usage: kairan stage [--wait] PATH...\n"

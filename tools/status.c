@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/health.h"
 #include "tools/find_mount.h"
+#include "tools/units.h"
 
 static const char usage[] =
 	"usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] "

@@ -25,13 +25,14 @@
 #include "tools/find_mount.h"
 
 static const char usage[] =
-	"usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--force] MOUNTPOINT\n"
-	"Flushes with a progress bar, unmounts, and waits until the daemon is gone.\n"
+	"usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--quiet] [--force] MOUNTPOINT\n"
+	"Flushes and shows progress, unmounts, and waits until the daemon is gone.\n"
 	"  --timeout S  flush for at most S seconds (default: wait). What is left then is listed, stays in the "
 	"journal,\n"
 	"               and the next mount with the same local directory sends it.\n"
 	"  --drain      the same, for as long as the mount's drain_timeout says\n"
 	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
+	"  -q, --quiet  no progress\n"
 	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and "
 	"what is\n"
 	"               not on the server stays in the journal. The mount of a daemon that was killed goes like "
@@ -167,7 +168,8 @@ static unsigned long drain_timeout_of(const struct kr_mounted *mounted)
 }
 
 /* Flushes, unmounts and waits for the daemon, which must not go on with bytes that could not be flushed in time. */
-static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long timeout_ms, bool force, bool refused_ok)
+static int flush_and_unmount(
+	const struct kr_mounted *mounted, unsigned long timeout_ms, bool force, bool refused_ok, bool quiet)
 {
 	KR_AUTO_FREE char *socket = NULL;
 	int pid = 0, result = KR_EXIT_OK;
@@ -177,7 +179,7 @@ static int flush_and_unmount(const struct kr_mounted *mounted, unsigned long tim
 	if (force || dead)
 		return unmount_by_force(mounted, pid, dead);
 	if (known)
-		result = kr_flush_mount(mounted, timeout_ms, &only_refused);
+		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
 	if (result == KR_EXIT_FAILED)
 		return result;
 	if (result == KR_EXIT_LEFT)
@@ -207,14 +209,15 @@ int kr_tool_umount(int argc, char **argv)
 {
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
 		{"drain", no_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},
-		{"refused-ok", no_argument, NULL, 'r'}, {"help", no_argument, NULL, 'h'}, {0}};
+		{"refused-ok", no_argument, NULL, 'r'}, {"quiet", no_argument, NULL, 'q'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	unsigned long timeout_ms = 0;
-	bool force = false, bad = false, drain = false, refused_ok = false;
+	bool force = false, bad = false, drain = false, refused_ok = false, quiet = false;
 	struct kr_mounted mounted;
 	KR_AUTO_FREE char *below = NULL;
 	int option, result;
 
-	while ((option = kr_tool_option(argc, argv, "t:dfh", options)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "t:dfqh", options)) != -1) {
 		if (option == 't')
 			bad = kr_tool_timeout(optarg, &timeout_ms) < 0;
 		else if (option == 'd')
@@ -223,6 +226,8 @@ int kr_tool_umount(int argc, char **argv)
 			force = true;
 		else if (option == 'r')
 			refused_ok = true;
+		else if (option == 'q')
+			quiet = true;
 		if (bad)
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')
@@ -243,7 +248,7 @@ int kr_tool_umount(int argc, char **argv)
 	}
 	if (drain && !force)
 		timeout_ms = drain_timeout_of(&mounted);
-	result = flush_and_unmount(&mounted, timeout_ms, force, refused_ok);
+	result = flush_and_unmount(&mounted, timeout_ms, force, refused_ok, quiet);
 	kr_mounted_fini(&mounted);
 	return result;
 }

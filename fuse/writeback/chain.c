@@ -161,6 +161,14 @@ static void free_chain(struct kr_chain *chain)
 	free(chain);
 }
 
+uint64_t kr_chain_sent(const struct kr_chain *chain)
+{
+	const uint64_t queued = chain->lane ? kr_conn_queued(chain->lane->conn) : 0,
+		       here = chain->bytes_taken - chain->bytes_sent + queued;
+
+	return chain->own_taken - KR_MIN(chain->own_taken, here);
+}
+
 void kr_chain_abort(struct kr_chain *chain)
 {
 	if (!chain)
@@ -237,6 +245,7 @@ static void after_read(uv_work_t *work, int status)
 		for (uint32_t i = 0; i < read->run_count && err == 0; i++) {
 			err = kr_merge_push(&chain->merge, KR_MERGE_HIGH, read->runs[i].offset, read->buf,
 				read->runs[i].start, read->runs[i].length);
+			chain->own_taken += read->runs[i].length;
 			chain->bytes_taken += read->runs[i].length;
 		}
 		if (err == 0 && read->last)

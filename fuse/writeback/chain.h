@@ -50,6 +50,8 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 	const struct kr_extent_map *extents, kr_chain_done_fn done, void *context);
 /* Ends it without DONE; NULL is fine. */
 void kr_chain_abort(struct kr_chain *chain);
+/* About how many own bytes it has sent. */
+uint64_t kr_chain_sent(const struct kr_chain *chain);
 /* The server aborted a round that we may have early streams of. */
 void kr_chains_forget_round(struct kr_chains *chains, const struct kr_fid *file, uint64_t round);
 

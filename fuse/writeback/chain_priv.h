@@ -79,6 +79,7 @@ struct kr_chain {
 	struct kr_chain_lane *lane;
 	uint64_t stream; /* id of our STREAM */
 	uint64_t extents_sent, bytes_sent;
+	uint64_t own_taken;   /* own bytes that are sent, or about to be */
 	uint64_t bytes_taken; /* own and from upstream: more than are sent, where they overlap */
 	uint64_t overlapped;  /* at the nodes before, as upstream said */
 	bool end_sent;

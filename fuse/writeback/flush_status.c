@@ -130,10 +130,18 @@ void kr_flush_watch_calls(struct kr_flusher *flusher)
 /* One file's share. */
 struct share {
 	uint64_t dirty, unstable;
+	uint64_t sent;     /* of the dirty ones: by the flush under way */
 	uint64_t since_ns; /* as kr_flusher_left.oldest_ns */
 	const char *state;
 	int error;
 };
+
+static uint64_t sent_by(const struct kr_flush_send *send)
+{
+	if (send->chain)
+		return kr_chain_sent(send->chain);
+	return send->round ? send->extents.bytes : 0;
+}
 
 static void look_at(struct kr_file *file, struct share *ret)
 {
@@ -146,6 +154,7 @@ static void look_at(struct kr_file *file, struct share *ret)
 	ret->dirty = file->dirty.bytes;
 	ret->since_ns = ret->dirty ? flush->dirty_since_ns : 0;
 	pthread_mutex_unlock(&file->lock);
+	ret->sent = flush->send ? KR_MIN(sent_by(flush->send), ret->dirty) : 0;
 	KR_LIST_FOR_EACH(applied, &flush->applied, link)
 		ret->unstable += applied->extents.bytes;
 	if (flush->late) {
@@ -303,10 +312,11 @@ static json_t *file_status(struct kr_file *file)
 	look_at(file, &share);
 	take_writes(file, &written, &safe);
 	kr_hex_format(file->fid.bytes, file->fid.length, fid);
-	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:I, s:I}", "path", hint_of(file), "fid",
-		fid, "ino", (json_int_t)file->base.ino, "dirty", (json_int_t)share.dirty, "unstable",
-		(json_int_t)share.unstable, "state", share.state, "error", share.error ? strerror(-share.error) : "",
-		"unflushed_ms", (json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
+	return json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:I, s:I}", "path", hint_of(file),
+		"fid", fid, "ino", (json_int_t)file->base.ino, "dirty", (json_int_t)share.dirty, "sent",
+		(json_int_t)share.sent, "unstable", (json_int_t)share.unstable, "state", share.state, "error",
+		share.error ? strerror(-share.error) : "", "unflushed_ms",
+		(json_int_t)(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0), "late",
 		flush_is_late(file, since_ns, now_ns), "why", since_ns ? flush_why(file, &known) : "", "written",
 		(json_int_t)written, "safe", (json_int_t)safe);
 }

@@ -19,6 +19,7 @@
 #include "tools/client.h"
 #include "tools/doctor/checks.h"
 #include "tools/health.h"
+#include "tools/units.h"
 
 /* Less than the least journal_max, and with it a mount is of little use. */
 enum { LEAST_FREE = 8 << 20, DAY_S = 86400, EXPIRES_SOON_S = 14 * DAY_S };

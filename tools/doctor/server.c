@@ -19,6 +19,7 @@
 #include "tools/client.h"
 #include "tools/doctor/checks.h"
 #include "tools/health.h"
+#include "tools/units.h"
 
 /* A request of PADDING bytes makes packets that no link of 1500 bytes takes, if this end is set to more.  Segments of
  * SMALL bytes pass wherever IPv6 may. */
