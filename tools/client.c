@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/rpc/conn.h"
@@ -189,10 +190,26 @@ int kr_ask_socket(const char *path, const char *what, const char *argument, json
 	return ask_at((const struct sockaddr *)&address, what, argument, &probe, NULL, ret_status);
 }
 
+/* The daemon lets a user ask again a moment later. */
+static int ask_as_user(const struct kr_mounted *mounted, const char *socket, json_t **ret_status)
+{
+	const struct timespec pause = {.tv_nsec = 20 * (long)KR_NS_PER_MS};
+	int err;
+
+	for (int attempts = 0; attempts < 100; attempts++) {
+		err = kr_ask_socket(socket, "status", "", ret_status);
+		if (err != -EAGAIN)
+			break;
+		nanosleep(&pause, NULL);
+	}
+	return err < 0 ? kr_fail(err, "%s: its daemon does not answer users: %s", mounted->path, strerror(-err)) : 0;
+}
+
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status)
 {
 	KR_AUTO_FREE char *socket = NULL;
 	KR_AUTO_FREE char *reason = NULL;
+	char users[KR_CONTROL_PATH];
 	int pid = 0, err = kr_control_address_read(mounted, &socket, &pid);
 
 	if (err < 0)
@@ -206,6 +223,9 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 		return kr_fail(-ENOTCONN,
 			"%s: its daemon is gone; fusermount3 -uz %s, then mount again: the journal is replayed",
 			mounted->path, mounted->path);
+	if ((err == -EACCES || err == -EPERM) && strcmp(what, "status") == 0 &&
+		kr_control_users_socket(mounted, users) == 0)
+		return ask_as_user(mounted, users, ret_status);
 	if (err == -EACCES || err == -EPERM)
 		return kr_fail(err, "%s: only root and who has mounted it may ask its daemon (process %d)",
 			mounted->path, pid);

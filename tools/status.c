@@ -135,9 +135,12 @@ static void print_operations(const json_t *status)
 
 static void print_mount(const json_t *status)
 {
-	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT ", local directory %s\n",
-		kr_text_of(status, "mount_point"), kr_text_of(status, "source"), kr_text_of(status, "node_name"),
-		json_integer_value(json_object_get(status, "pid")), kr_text_of(status, "local"));
+	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT, kr_text_of(status, "mount_point"),
+		kr_text_of(status, "source"), kr_text_of(status, "node_name"), kr_number(status, NULL, "pid"));
+	if (json_object_get(status, "user"))
+		printf("; of files, those of user %" JSON_INTEGER_FORMAT " alone\n", kr_number(status, NULL, "user"));
+	else
+		printf(", local directory %s\n", kr_text_of(status, "local"));
 	if (json_is_true(json_object_get(status, "detached")))
 		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its "
 		       "process goes on until no program has a "

@@ -276,6 +276,20 @@ int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struc
 	return 0;
 }
 
+int kr_conn_peer_uid(const struct kr_conn *conn, uint32_t *ret_uid)
+{
+	struct ucred peer;
+	socklen_t size = sizeof(peer);
+	uv_os_fd_t fd;
+	int err = uv_fileno(&conn->handle, &fd);
+
+	if (!err && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+		err = -errno;
+	if (!err)
+		*ret_uid = peer.uid;
+	return err;
+}
+
 /* --- seals --- */
 
 void kr_conn_seal(struct kr_conn *conn, const struct kr_seal_keys *keys)

@@ -63,6 +63,8 @@ void kr_conn_set_context(struct kr_conn *conn, void *context);
 void kr_conn_set_handler(struct kr_conn *conn, const struct kr_conn_handler *handler);
 /* "10.0.0.3:51324", for logs. */
 const char *kr_conn_peer(const struct kr_conn *conn);
+/* Who has opened a connection on a Unix socket, as the kernel says.  0 or -errno. */
+int kr_conn_peer_uid(const struct kr_conn *conn, uint32_t *ret_uid);
 /* The peer's and this side's address of the connection. */
 void kr_conn_peer_host(const struct kr_conn *conn, char *host, size_t size);
 void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size);

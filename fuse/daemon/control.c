@@ -20,22 +20,32 @@
 #include "fuse/base/local_dir.h"
 #include "fuse/daemon/mount_status.h"
 
-enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64 };
+/* A user may ask so often, at so many connections; so many users at a time are told apart. */
+enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64, USER_CONNECTIONS = 4, USER_INTERVAL_MS = 50, USERS_MAX = 32 };
+
+struct user {
+	uint32_t uid;
+	uint64_t next_ns; /* no answer before */
+};
 
 struct kr_control {
 	struct kr_mount *mount;
-	uv_pipe_t listener;
+	uv_pipe_t listener, users_listener;
 	unsigned dev_major, dev_minor;
 	struct kr_list clients;
-	size_t client_count;
-	char *path;  /* of the socket; owned */
-	bool closed; /* the listener's handle */
+	size_t client_count; /* of the owner's socket */
+	char *path;          /* of that; owned */
+	ino_t users_socket;  /* inode of the users' one; 0: there is none */
+	struct user users[USERS_MAX];
+	int handles; /* open listeners */
 	bool freed;
 };
 
 struct client {
 	struct kr_control *control;
 	struct kr_conn *conn;
+	bool is_user; /* came by the users' socket, where the kernel says that it is UID */
+	uint32_t uid;
 	struct kr_link link;
 };
 
@@ -103,9 +113,9 @@ static int execute(struct kr_mount *mount, const struct kr_status_request *reque
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-static void answer(struct kr_conn *conn, uint64_t id, struct kr_mount *mount)
+/* Takes STATUS. */
+static void answer(struct kr_conn *conn, uint64_t id, json_t *status)
 {
-	json_t *status = kr_mount_status(mount);
 	KR_AUTO_FREE char *text = status ? json_dumps(status, JSON_COMPACT) : NULL;
 	size_t length = text ? strlen(text) : 0;
 
@@ -126,6 +136,49 @@ static void answer(struct kr_conn *conn, uint64_t id, struct kr_mount *mount)
 	}
 }
 
+/* Whether the user may have an answer now.  A user who asks all the time costs the loop little, and keeps no other user
+ * out. */
+static bool may_ask(struct kr_control *control, uint32_t uid)
+{
+	const uint64_t now_ns = kr_clock_ns();
+	struct user *user = NULL;
+
+	for (size_t i = 0; i < USERS_MAX; i++) {
+		if (control->users[i].next_ns > now_ns && control->users[i].uid == uid)
+			return false;
+		if (control->users[i].next_ns <= now_ns)
+			user = &control->users[i];
+	}
+	if (user)
+		*user = (struct user){.uid = uid, .next_ns = now_ns + USER_INTERVAL_MS * KR_NS_PER_MS};
+	return user != NULL;
+}
+
+/* Other users than the owner may ask for the status alone. */
+static void serve_user(struct client *client, uint64_t id, const struct kr_status_request *request)
+{
+	struct kr_control *control = client->control;
+
+	if (strcmp(request->what, "status") != 0)
+		kr_conn_reply(client->conn, KR_MSG_STATUS, id, 0, -EPERM, NULL, NULL, 0);
+	else if (kr_conn_queued(client->conn) > 0) /* asks, and does not read */
+		kr_conn_close(client->conn, false);
+	else if (!may_ask(control, client->uid))
+		kr_conn_reply(client->conn, KR_MSG_STATUS, id, 0, -EAGAIN, NULL, NULL, 0);
+	else
+		answer(client->conn, id, kr_mount_status_for(control->mount, client->uid));
+}
+
+static void serve(struct client *client, uint64_t id, const struct kr_status_request *request)
+{
+	int err = execute(client->control->mount, request);
+
+	if (err < 0)
+		kr_conn_reply(client->conn, KR_MSG_STATUS, id, 0, err, NULL, NULL, 0);
+	else
+		answer(client->conn, id, kr_mount_status(client->control->mount));
+}
+
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct client *client = kr_conn_context(conn);
@@ -142,11 +195,12 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	}
 	msg = kr_xcalloc(1, sizeof(*msg));
 	err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, &arena);
-	err = err < 0 ? -EPROTO : execute(client->control->mount, &msg->status_request);
 	if (err < 0)
-		kr_conn_reply(conn, KR_MSG_STATUS, header->id, 0, err, NULL, NULL, 0);
+		kr_conn_reply(conn, KR_MSG_STATUS, header->id, 0, -EPROTO, NULL, NULL, 0);
+	else if (client->is_user)
+		serve_user(client, header->id, &msg->status_request);
 	else
-		answer(conn, header->id, client->control->mount);
+		serve(client, header->id, &msg->status_request);
 	kr_arena_fini(&arena);
 	free(msg);
 }
@@ -155,7 +209,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 static void free_when_done(struct kr_control *control)
 {
-	if (!control->freed || !control->closed || !kr_list_empty(&control->clients))
+	if (!control->freed || control->handles > 0 || !kr_list_empty(&control->clients))
 		return;
 	free(control->path);
 	free(control);
@@ -169,40 +223,73 @@ static void on_conn_closed(struct kr_conn *conn, int err, const char *reason)
 	if (err < 0)
 		kr_log_debug("control connection: %s", reason);
 	kr_list_remove(&client->link);
-	control->client_count--;
+	control->client_count -= !client->is_user;
 	free(client);
 	free_when_done(control);
 }
 
 static const struct kr_conn_handler handler = {.on_frame = on_frame, .on_closed = on_conn_closed};
 
-static void on_connection(uv_stream_t *listener, int status)
+static struct client *accept_client(uv_stream_t *listener)
 {
 	struct kr_control *control = listener->data;
-	struct client *client;
+	struct client *client = kr_xcalloc(1, sizeof(*client));
 
-	if (status < 0)
-		return;
-	client = kr_xcalloc(1, sizeof(*client));
 	client->control = control;
 	if (kr_conn_accept(listener, &handler, client, &client->conn) < 0) {
 		free(client);
-		return;
+		return NULL;
 	}
 	kr_list_append(&control->clients, &client->link);
-	if (++control->client_count > CONNECTIONS_MAX)
+	return client;
+}
+
+static void on_connection(uv_stream_t *listener, int status)
+{
+	struct kr_control *control = listener->data;
+	struct client *client = status < 0 ? NULL : accept_client(listener);
+
+	if (client && ++control->client_count > CONNECTIONS_MAX)
 		kr_conn_close(client->conn, false);
+}
+
+/* Whether the user, or all users, have too many connections. */
+static bool too_many_users(const struct kr_control *control, uint32_t uid)
+{
+	const struct client *client;
+	int own = 0, all = 0;
+
+	KR_LIST_FOR_EACH(client, &control->clients, link) {
+		all += client->is_user;
+		own += client->is_user && client->uid == uid;
+	}
+	return own > USER_CONNECTIONS || all > CONNECTIONS_MAX;
+}
+
+static void on_user_connection(uv_stream_t *listener, int status)
+{
+	struct client *client = status < 0 ? NULL : accept_client(listener);
+	int err;
+
+	if (!client)
+		return;
+	client->is_user = true;
+	err = kr_conn_peer_uid(client->conn, &client->uid);
+	if (err < 0 || too_many_users(client->control, client->uid))
+		kr_conn_close(client->conn, false);
+	else
+		kr_conn_set_guest(client->conn, true);
 }
 
 static void on_listener_closed(uv_handle_t *handle)
 {
 	struct kr_control *control = handle->data;
 
-	control->closed = true;
+	control->handles--;
 	free_when_done(control);
 }
 
-static int listen_at(struct kr_control *control)
+static int listen_to_owner(struct kr_control *control)
 {
 	int dir = kr_local_fd(control->mount->local);
 	char path[64];
@@ -221,22 +308,36 @@ static int listen_at(struct kr_control *control)
 		0;
 }
 
+/* A mount without it serves all the same: users are told that they may not ask. */
+static void listen_to_users(struct kr_control *control)
+{
+	int fd = kr_control_users_bind(control->dev_major, control->dev_minor, &control->users_socket);
+	int err = fd < 0 ? fd : uv_pipe_open(&control->users_listener, fd);
+
+	if (err == 0)
+		err = uv_listen((uv_stream_t *)&control->users_listener, BACKLOG, on_user_connection);
+	if (err < 0 && err != -ENOENT)
+		kr_log_warn("cannot make the control socket for users: %s", strerror(-err));
+}
+
 int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_minor, struct kr_control **ret_control)
 {
 	struct kr_control *control = kr_xcalloc(1, sizeof(*control));
 	int err;
 
-	*control = (struct kr_control){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor};
+	*control = (struct kr_control){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor, .handles = 2};
 	if (asprintf(&control->path, "%s/control", kr_local_path(mount->local)) < 0)
 		abort();
 	kr_list_init(&control->clients);
 	uv_pipe_init(mount->loop, &control->listener, 0);
-	control->listener.data = control;
-	err = listen_at(control);
+	uv_pipe_init(mount->loop, &control->users_listener, 0);
+	control->listener.data = control->users_listener.data = control;
+	err = listen_to_owner(control);
 	if (err < 0) {
 		kr_control_free(control);
 		return err;
 	}
+	listen_to_users(control);
 	if (kr_control_address_write(dev_major, dev_minor, control->path) < 0)
 		kr_log_warn("%s; kairan status will not find this mount", kr_fail_reason());
 	*ret_control = control;
@@ -253,5 +354,7 @@ void kr_control_free(struct kr_control *control)
 	control->freed = true;
 	KR_LIST_FOR_EACH_SAFE(client, after, &control->clients, link)
 		kr_conn_close(client->conn, false);
+	kr_control_users_remove(control->dev_major, control->dev_minor, control->users_socket);
 	uv_close((uv_handle_t *)&control->listener, on_listener_closed);
+	uv_close((uv_handle_t *)&control->users_listener, on_listener_closed);
 }

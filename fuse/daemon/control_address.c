@@ -8,13 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-enum { PLACES = 3, NOTE_MAX = 8192 };
+#define ROOTS_PLACE "/run/kairan"
+
+enum { PLACES = 3, NOTE_MAX = 8192, USERS_NAME = 40 };
 
 /* The directories that may hold the note of a mount of UID, best first.  Root of a user namespace only has no right to
  * the first. */
@@ -24,7 +28,7 @@ static int list_places(unsigned uid, char *ret_paths[PLACES])
 	int count = 0;
 
 	if (uid == 0)
-		ret_paths[count++] = kr_xstrdup("/run/kairan");
+		ret_paths[count++] = kr_xstrdup(ROOTS_PLACE);
 	if (runtime && *runtime == '/' && asprintf(&ret_paths[count], "%s/kairan", runtime) > 0)
 		count++;
 	if (uid && asprintf(&ret_paths[count], "/run/user/%u/kairan", uid) > 0)
@@ -134,6 +138,65 @@ int kr_control_address_read(const struct kr_mounted *mounted, char **ret_socket,
 	}
 	free_places(paths, count);
 	return err;
+}
+
+static void users_name(unsigned dev_major, unsigned dev_minor, char name[USERS_NAME])
+{
+	snprintf(name, USERS_NAME, "users-%u:%u", dev_major, dev_minor);
+}
+
+/* The socket NAME in PLACE.  Through /proc: nobody can exchange the directory. */
+static int bind_in(int place, const char *name, ino_t *ret_inode)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), err;
+	struct stat stat;
+
+	if (fd < 0)
+		return -errno;
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", place, name);
+	unlinkat(place, name, 0);
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && fchmodat(place, name, 0666, 0) == 0 &&
+		fstatat(place, name, &stat, AT_SYMLINK_NOFOLLOW) == 0) {
+		*ret_inode = stat.st_ino;
+		return fd;
+	}
+	err = -errno;
+	close(fd);
+	return err;
+}
+
+int kr_control_users_bind(unsigned dev_major, unsigned dev_minor, ino_t *ret_inode)
+{
+	KR_AUTO_FD int place = geteuid() == 0 ? open_place(ROOTS_PLACE, 0, true) : -1;
+	char name[USERS_NAME];
+
+	users_name(dev_major, dev_minor, name);
+	if (place < 0)
+		return -ENOENT;
+	return flock(place, LOCK_EX) < 0 ? -errno : bind_in(place, name, ret_inode);
+}
+
+void kr_control_users_remove(unsigned dev_major, unsigned dev_minor, ino_t inode)
+{
+	KR_AUTO_FD int place = inode ? open_place(ROOTS_PLACE, 0, false) : -1;
+	char name[USERS_NAME];
+	struct stat stat;
+
+	users_name(dev_major, dev_minor, name);
+	if (place >= 0 && flock(place, LOCK_EX) == 0 && fstatat(place, name, &stat, AT_SYMLINK_NOFOLLOW) == 0 &&
+		stat.st_ino == inode)
+		unlinkat(place, name, 0);
+}
+
+int kr_control_users_socket(const struct kr_mounted *mounted, char path[KR_CONTROL_PATH])
+{
+	KR_AUTO_FD int fd = mounted->uid == 0 ? open_place(ROOTS_PLACE, 0, false) : -1;
+	char name[USERS_NAME];
+
+	users_name(mounted->dev_major, mounted->dev_minor, name);
+	snprintf(path, KR_CONTROL_PATH, "%s/%s", ROOTS_PLACE, name);
+	return fd < 0 || faccessat(fd, name, W_OK, 0) < 0 ? -ENOENT : 0;
 }
 
 typedef void (*visit_fn)(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context);

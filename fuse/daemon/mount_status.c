@@ -149,24 +149,45 @@ json_t *kr_mount_figures(struct kr_mount *mount)
 	return figures;
 }
 
+/* The figures, and what everybody can see of a mount. */
+static json_t *public_status(struct kr_mount *mount)
+{
+	json_t *status = kr_mount_figures(mount);
+
+	json_object_set_new(status, "source", kr_text_json(mount->options->source));
+	json_object_set_new(status, "mount_point", kr_text_json(mount->options->mount_point));
+	json_object_set_new(status, "node_name", kr_text_json(kr_local_node_name(mount->local)));
+	json_object_set_new(status, "pid", json_integer(getpid()));
+	json_object_set_new(status, "drain_timeout_ms", number(mount->options->drain_timeout));
+	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
+	return status;
+}
+
+/* How the mount proves itself to the server. */
+static json_t *proof_status(const struct kr_mount_options *options)
+{
+	return json_pack("{s:o, s:b, s:o, s:I}", "key", kr_text_json(options->key ? options->key : ""), "munge",
+		options->munge, "munge_socket", kr_text_json(options->munge_socket ? options->munge_socket : ""),
+		"munge_uid", (json_int_t)options->munge_uid);
+}
+
 json_t *kr_mount_status(struct kr_mount *mount)
 {
-	const struct kr_mount_options *options = mount->options;
-	json_t *status = kr_mount_figures(mount), *flusher = kr_flusher_status(mount->flusher);
+	json_t *status = public_status(mount), *flusher = kr_flusher_status(mount->flusher);
 
-	json_object_set_new(status, "source", kr_text_json(options->source));
-	json_object_set_new(status, "mount_point", kr_text_json(options->mount_point));
 	json_object_set_new(status, "local", kr_text_json(kr_local_path(mount->local)));
-	json_object_set_new(status, "node_name", kr_text_json(kr_local_node_name(mount->local)));
-	json_object_set_new(status, "proof",
-		json_pack("{s:o, s:b, s:o, s:I}", "key", kr_text_json(options->key ? options->key : ""), "munge",
-			options->munge, "munge_socket",
-			kr_text_json(options->munge_socket ? options->munge_socket : ""), "munge_uid",
-			(json_int_t)options->munge_uid));
-	json_object_set_new(status, "pid", json_integer(getpid()));
-	json_object_set_new(status, "drain_timeout_ms", number(options->drain_timeout));
-	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
+	json_object_set_new(status, "proof", proof_status(mount->options));
 	json_object_update(status, flusher); /* files, damage, conflicts */
 	json_decref(flusher);
+	return status;
+}
+
+json_t *kr_mount_status_for(struct kr_mount *mount, uint32_t uid)
+{
+	json_t *status = public_status(mount);
+
+	json_object_set_new(json_object_get(status, "journal"), "refused", json_string("")); /* a file's name */
+	json_object_set_new(status, "user", number(uid));
+	json_object_set_new(status, "files", kr_flusher_files_of(mount->flusher, uid));
 	return status;
 }

@@ -135,6 +135,8 @@ static inline bool kr_flush_is_unstable(const struct kr_flush *flush)
 /* This node's own change of the attributes has been answered: what is sent again must not undo it.  MTIME: as set;
  * NULL: it was not.  MODE: that was set. */
 void kr_flush_attributes_set(struct kr_file *file, const struct kr_time *mtime, bool mode);
+/* The file's bytes that are not known to be on the server's disk. */
+uint64_t kr_flush_unflushed(struct kr_file *file);
 /* Gives up all unflushed bytes of the file, by explicit command. */
 void kr_flush_discard(struct kr_file *file);
 
@@ -169,6 +171,9 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 /* {"files": [{"path", "fid", "dirty", "unstable", "state", "error"}...], "damage": [...], "journal": {...}}; owned
  * by the caller. */
 json_t *kr_flusher_status(struct kr_flusher *flusher);
+/* The array "files" of that with UID's own files alone, KR_FLUSH_SHOWN_MAX at most. */
+enum { KR_FLUSH_SHOWN_MAX = 1000 };
+json_t *kr_flusher_files_of(struct kr_flusher *flusher, uint32_t uid);
 /* "journal" of that alone; owned by the caller. */
 json_t *kr_flusher_journal_status(struct kr_flusher *flusher);
 /* The administrator has seen what the recovery found damaged: no longer shown, its segments may go. */

@@ -351,6 +351,33 @@ json_t *kr_flusher_status(struct kr_flusher *flusher)
 		"conflict_files", (json_int_t)flusher->conflict_files, "journal", kr_flusher_journal_status(flusher));
 }
 
+static bool belongs_to(struct kr_file *file, uint32_t uid)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return file->base.ino && file->base.uid == uid;
+}
+
+json_t *kr_flusher_files_of(struct kr_flusher *flusher, uint32_t uid)
+{
+	json_t *files = json_array();
+
+	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
+		if (json_array_size(files) == KR_FLUSH_SHOWN_MAX)
+			break;
+		if (belongs_to(file_at(link), uid))
+			json_array_append_new(files, file_status(file_at(link)));
+	}
+	return files;
+}
+
+uint64_t kr_flush_unflushed(struct kr_file *file)
+{
+	struct share share;
+
+	look_at(file, &share);
+	return share.dirty + share.unstable;
+}
+
 struct kr_file *kr_flusher_find(struct kr_flusher *flusher, const char *path)
 {
 	for (struct kr_link *link = flusher->busy.head.next; link != &flusher->busy.head; link = link->next) {
