@@ -11,18 +11,20 @@
 #include "common/base/text.h"
 #include "common/base/util.h"
 #include "tools/client.h"
+#include "tools/flush_own.h"
 #include "tools/commands.h"
 #include "tools/flush_goal.h"
 #include "tools/path_filter.h"
-#include "tools/progress.h"
 #include "tools/find_mount.h"
 #include "tools/units.h"
+#include "tools/progress.h"
 
 static const char usage[] =
 	"usage: kairan flush [--timeout SECONDS] [--refused-ok] [--quiet] [PATH...]\n"
 	"       kairan flush --discard PATH...\n"
 	"Brings unflushed bytes to the server: of all mounts here, or of the files and trees named;\n"
-	"what programs write meanwhile is not waited for.\n"
+	"what programs write meanwhile is not waited for. Of another user's mount: your own files,\n"
+	"and a file that is named, if you may open it.\n"
 	"What the server has refused (no space, quota...) is tried again.\n"
 	"  --timeout S  give up after S seconds (default: wait)\n"
 	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
@@ -46,7 +48,7 @@ struct left {
 	json_int_t dirty, sent, refused, unstable;
 };
 
-enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, LINE_FIRST_MS = 2000, LINE_MS = 60000, REFUSAL_GRACE_MS = 1000 };
+enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, REFUSAL_GRACE_MS = 1000 };
 
 static bool refused(const json_t *file)
 {
@@ -107,56 +109,6 @@ static uint64_t now_ms(void)
 	return kr_clock_ns() / KR_NS_PER_MS;
 }
 
-/* Shows how far the flush of a mount is: as a line that changes on a terminal, else a line after two seconds, and
- * whenever the time has doubled or a minute has passed. */
-struct display {
-	const char *path;
-	bool quiet, terminal;
-	struct kr_progress progress;
-	uint64_t start_ms, next_ms; /* of the beginning; of the next line */
-	int width;                  /* of the line on the terminal */
-};
-
-static void display_init(struct display *display, const char *path, bool quiet)
-{
-	uint64_t now = now_ms();
-
-	*display = (struct display){.path = path,
-		.quiet = quiet,
-		.terminal = isatty(STDOUT_FILENO),
-		.start_ms = now,
-		.next_ms = now + LINE_FIRST_MS};
-}
-
-static void display_show(struct display *display, const struct left *left)
-{
-	uint64_t now = now_ms();
-	char text[KR_PROGRESS_TEXT], bar[KR_PROGRESS_BAR + 1];
-	int width;
-
-	kr_progress_update(&display->progress, (json_int_t)now, left->dirty - left->sent, left->unstable + left->sent,
-		left->refused);
-	if (display->quiet || (!display->terminal && now < display->next_ms))
-		return;
-	kr_progress_text(&display->progress, text);
-	if (!display->terminal) {
-		display->next_ms = now + KR_MIN(now - display->start_ms, (uint64_t)LINE_MS);
-		fprintf(stderr, "kairan: %s: %s\n", display->path, text);
-		return;
-	}
-	kr_progress_bar(&display->progress, bar);
-	width = printf("\r[%s] %s", bar, text);
-	printf("%*s", KR_MAX(display->width - width, 0), "");
-	display->width = width;
-	fflush(stdout);
-}
-
-static void display_end(const struct display *display)
-{
-	if (display->width)
-		printf("\r%*s\r", display->width, "");
-}
-
 /* Sets the goal before it asks the daemon to flush, so that the flush includes all of the goal. */
 static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t **ret_status)
 {
@@ -172,11 +124,11 @@ static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t
 static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsigned long timeout_ms, json_t **ret_status)
 {
 	uint64_t start = now_ms();
-	struct display display;
+	struct kr_display display;
 	json_t *status = NULL;
 	int err = begin(mounted, wanted, &status);
 
-	display_init(&display, mounted->path, wanted->quiet);
+	kr_display_init(&display, mounted->path, wanted->quiet);
 	if (err == 0)
 		err = kr_path_filter_update(wanted->paths, status,
 			timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
@@ -186,7 +138,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 		bool only_refused =
 			left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 
-		display_show(&display, &left);
+		kr_display_show(&display, left.dirty - left.sent, left.unstable + left.sent, left.refused);
 		if (only_refused || (timeout_ms && spent >= timeout_ms)) {
 			*ret_status = status;
 			break;
@@ -200,7 +152,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 		if (err == 0)
 			err = kr_path_filter_update(wanted->paths, status, 0);
 	}
-	display_end(&display);
+	kr_display_end(&display);
 	if (err < 0)
 		json_decref(status);
 	return err;
@@ -272,7 +224,9 @@ struct all {
 static void flush_one(struct all *all, const struct kr_mounted *mounted, const char *below)
 {
 	bool only_refused = false;
-	int result = flush_below(mounted, below, false, all->timeout_ms, all->quiet, &only_refused);
+	int result = kr_flush_is_of_user(mounted) ?
+		kr_flush_own(mounted, below ? below : "", all->timeout_ms, all->quiet) :
+		flush_below(mounted, below, false, all->timeout_ms, all->quiet, &only_refused);
 
 	if (result == KR_EXIT_LEFT && only_refused && all->refused_ok)
 		result = KR_EXIT_OK;

@@ -3,12 +3,13 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/util.h"
 #include "tools/units.h"
 
 /* The rate is an average in which older seconds count less and less. */
-enum { MEMORY_MS = 3000 };
+enum { MEMORY_MS = 3000, LINE_FIRST_MS = 2000, LINE_MS = 60000 };
 
 void kr_progress_update(
 	struct kr_progress *progress, json_int_t now_ms, json_int_t rest, json_int_t waiting, json_int_t refused)
@@ -59,4 +60,50 @@ void kr_progress_bar(const struct kr_progress *progress, char bar[KR_PROGRESS_BA
 	memset(bar, '.', KR_PROGRESS_BAR);
 	memset(bar, '#', (size_t)KR_MAX(0, KR_MIN(filled, (int)KR_PROGRESS_BAR)));
 	bar[KR_PROGRESS_BAR] = '\0';
+}
+
+/* --- shown --- */
+
+static uint64_t now_ms(void)
+{
+	return kr_clock_ns() / KR_NS_PER_MS;
+}
+
+void kr_display_init(struct kr_display *display, const char *path, bool quiet)
+{
+	uint64_t now = now_ms();
+
+	*display = (struct kr_display){.path = path,
+		.quiet = quiet,
+		.terminal = isatty(STDOUT_FILENO),
+		.start_ms = now,
+		.next_ms = now + LINE_FIRST_MS};
+}
+
+void kr_display_show(struct kr_display *display, json_int_t rest, json_int_t waiting, json_int_t refused)
+{
+	uint64_t now = now_ms();
+	char text[KR_PROGRESS_TEXT], bar[KR_PROGRESS_BAR + 1];
+	int width;
+
+	kr_progress_update(&display->progress, (json_int_t)now, rest, waiting, refused);
+	if (display->quiet || (!display->terminal && now < display->next_ms))
+		return;
+	kr_progress_text(&display->progress, text);
+	if (!display->terminal) {
+		display->next_ms = now + KR_MIN(now - display->start_ms, (uint64_t)LINE_MS);
+		fprintf(stderr, "kairan: %s: %s\n", display->path, text);
+		return;
+	}
+	kr_progress_bar(&display->progress, bar);
+	width = printf("\r[%s] %s", bar, text);
+	printf("%*s", KR_MAX(display->width - width, 0), "");
+	display->width = width;
+	fflush(stdout);
+}
+
+void kr_display_end(const struct kr_display *display)
+{
+	if (display->width)
+		printf("\r%*s\r", display->width, "");
 }
