@@ -1,10 +1,21 @@
-/* Extended attributes: the server's filesystem keeps them, and programs get its errors. */
+/* Extended attributes: the server's filesystem keeps them, and programs get its errors.
+ *
+ * The node itself answers for names that begin with user.kairan.: what it knows of a file.  They can be read by name
+ * alone.  No list shows them, so that no program copies them (cp -a, rsync -X), and no program can set them. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/util.h"
+#include "fuse/base/options.h"
+#include "fuse/file/file.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/ops/op.h"
+#include "fuse/writeback/flush.h"
+
+#define OWN_PREFIX "user.kairan."
 
 enum { NAME_BYTES_MAX = 255, CACHED_MAX = 4096 };
 
@@ -89,13 +100,70 @@ static void reply_cached(fuse_req_t req, int err, const char *bytes, size_t leng
 		fuse_reply_buf(req, bytes, length);
 }
 
+/* --- what the node itself knows ------------------------------------------------------------------ */
+
+static bool is_own(const char *name)
+{
+	return strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0;
+}
+
+struct unflushed_op {
+	struct kr_op op;
+	struct kr_fid fid;
+	size_t size; /* as in struct xattr_op */
+};
+
+/* In the loop thread, which knows what is applied. */
+static void step_unflushed(struct kr_op *op)
+{
+	struct unflushed_op *unflushed = KR_CONTAINER_OF(op, struct unflushed_op, op);
+	struct kr_file *file = kr_file_find(op->mount, &unflushed->fid);
+	const size_t size = unflushed->size;
+	char text[24];
+	int length = snprintf(text, sizeof(text), "%" PRIu64, file ? kr_flush_unflushed(file) : 0);
+
+	kr_file_put(file);
+	reply_cached(kr_op_finish(op), 0, text, (size_t)length, size);
+	kr_op_free(op);
+}
+
+/* The kernel has checked that the caller may read the file: without default_permissions it does not. */
+static void get_own(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct unflushed_op *op;
+
+	if (strcmp(name, OWN_PREFIX "unflushed") != 0 || !mount->options->default_permissions) {
+		fuse_reply_err(req, ENODATA);
+		return;
+	}
+	op = kr_op_new(sizeof(*op), mount, req, "getxattr", step_unflushed);
+	if (!op)
+		return;
+	op->size = size;
+	kr_inode_fid(mount->inodes, ino, &op->fid);
+	kr_op_post(&op->op);
+}
+
+/* --- FUSE ---------------------------------------------------------------------------------------- */
+
+/* True unless NAME is too long, or one of the node's own; else REQ is answered. */
+static bool may_change(fuse_req_t req, const char *name)
+{
+	if (!name_fits(req, name))
+		return false;
+	if (is_own(name))
+		fuse_reply_err(req, EPERM);
+	return !is_own(name);
+}
+
 void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
 	struct kr_setxattr_request msg = {.name = name,
 		.flags = (uint32_t)flags,
 		.value = {.bytes = (const uint8_t *)value, .length = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)}};
 
-	if (!name_fits(req, name))
+	if (!may_change(req, name))
 		return;
 	if (size > KR_XATTR_MAX) {
 		fuse_reply_err(req, E2BIG);
@@ -115,6 +183,10 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 
 	if (!name_fits(req, name))
 		return;
+	if (is_own(name)) {
+		get_own(req, ino, name, size);
+		return;
+	}
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
 	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
 		reply_cached(req, -ENODATA, NULL, 0, size);
@@ -152,7 +224,7 @@ void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct kr_removexattr_request msg = {.name = name};
 
-	if (!name_fits(req, name))
+	if (!may_change(req, name))
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
