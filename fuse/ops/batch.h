@@ -1,8 +1,9 @@
 /* Requests of programs beyond POSIX (common/kairan_ioctl.h): the mount's facts, relaxed handles, and batches.  A batch
  * is many extents in one write to the batch file, or one read from it.  The batch file exists on this node only.
  *
- * Its inode number is KR_INODE_BATCH_FILE, and no server knows its file identity (kr_inode_fid).  So the server answers
- * every other request for it as for a file that is gone.
+ * Its inode number is KR_INODE_BATCH_FILE, and no server knows its file identity (kr_inode_fid).  It has no extended
+ * attributes, and nobody can change its attributes (EPERM).  The server answers every other request for it as for a
+ * file that is gone.
  *
  * Threads: the functions here run in any libfuse worker.  A write that has to wait goes on in the loop; a read never
  * waits.

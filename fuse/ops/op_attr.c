@@ -530,8 +530,13 @@ static uint32_t valid_bits(int valid)
 void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid, struct fuse_file_info *fi)
 {
 	struct kr_mount *mount = kr_op_mount(req);
-	struct setattr_op *op = kr_op_new(sizeof(*op), mount, req, "setattr", begin_setattr);
+	struct setattr_op *op;
 
+	if (ino == KR_INODE_BATCH_FILE) {
+		fuse_reply_err(req, EPERM);
+		return;
+	}
+	op = kr_op_new(sizeof(*op), mount, req, "setattr", begin_setattr);
 	if (!op)
 		return;
 	op->op.fini = fini_setattr;

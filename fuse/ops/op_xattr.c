@@ -147,14 +147,16 @@ static void get_own(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 
 /* --- FUSE ---------------------------------------------------------------------------------------- */
 
-/* True unless NAME is too long, or one of the node's own; else REQ is answered. */
-static bool may_change(fuse_req_t req, const char *name)
+/* True unless NAME is too long, or one of the node's own, or of the batch file; else REQ is answered. */
+static bool may_change(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
+	const bool refused = is_own(name) || ino == KR_INODE_BATCH_FILE;
+
 	if (!name_fits(req, name))
 		return false;
-	if (is_own(name))
+	if (refused)
 		fuse_reply_err(req, EPERM);
-	return !is_own(name);
+	return !refused;
 }
 
 void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
@@ -163,7 +165,7 @@ void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 		.flags = (uint32_t)flags,
 		.value = {.bytes = (const uint8_t *)value, .length = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)}};
 
-	if (!may_change(req, name))
+	if (!may_change(req, ino, name))
 		return;
 	if (size > KR_XATTR_MAX) {
 		fuse_reply_err(req, E2BIG);
@@ -188,7 +190,7 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 		return;
 	}
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
+	if (ino == KR_INODE_BATCH_FILE || kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
 		reply_cached(req, -ENODATA, NULL, 0, size);
 		return;
 	}
@@ -208,7 +210,7 @@ void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 	size_t length = 0;
 
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, NULL)) {
+	if (ino == KR_INODE_BATCH_FILE || kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, NULL)) {
 		reply_cached(req, 0, NULL, 0, size);
 		return;
 	}
@@ -224,7 +226,7 @@ void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct kr_removexattr_request msg = {.name = name};
 
-	if (!may_change(req, name))
+	if (!may_change(req, ino, name))
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);

@@ -175,9 +175,10 @@ os.close(relaxed)
 os.close(blind)
 # the door is no file
 fails(errno.EACCES, os.open, path(one, ".kairan"), os.O_RDONLY)
+assert os.listxattr(path(one, ".kairan")) == []
 for call in (lambda: os.chmod(path(one, ".kairan"), 0o777), lambda: os.unlink(path(one, ".kairan")), lambda: os.fsync(door),
              lambda: os.ftruncate(door, 5), lambda: os.link(path(one, ".kairan"), path(one, "linked")),
-             lambda: os.rename(path(one, ".kairan"), path(one, "renamed")), lambda: os.listxattr(path(one, ".kairan")),
+             lambda: os.rename(path(one, ".kairan"), path(one, "renamed")), lambda: os.setxattr(path(one, ".kairan"), "user.a", b""),
              lambda: fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB), lambda: os.mkdir(path(one, ".kairan"))):
     try:
         call()
