@@ -74,6 +74,7 @@ static void on_handle_closed(uv_handle_t *handle)
 
 void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 {
+	kr_conn_uncork(conn);
 	if (conn->state == KR_CONN_CLOSING)
 		return;
 	conn->state = KR_CONN_CLOSING;

@@ -56,7 +56,7 @@ struct kr_conn {
 	};
 	uv_timer_t watch; /* detects dead peers */
 	uv_idle_t kick;   /* delivers frames that had arrived before a pause */
-	uv_idle_t cork;   /* active: this turn of the loop has sent a frame; later frames of the turn leave together */
+	uv_idle_t cork;   /* active: frames were sent in this turn of the loop, and leave together at its end */
 	uv_loop_t *loop;
 	int open_handles;
 	enum kr_conn_state state;
@@ -90,6 +90,8 @@ void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame);
 /* conn_send.c: starts a write if none is under way; frees what is queued. */
 void kr_conn_write_more(struct kr_conn *conn);
 void kr_conn_drop_queue(struct kr_conn *conn);
+/* Writes what the kernel takes at once of the frames of this turn, because the connection ends. */
+void kr_conn_uncork(struct kr_conn *conn);
 int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
 	size_t count);
 /* conn_send.c: seals and queues the frames that kr_conn_hold held back. */

@@ -1,7 +1,7 @@
 /* A connection's way out: frames queue up, and one write at a time gathers as many as are waiting.
  *
- * While the kernel takes bytes at once, a frame leaves in the call that sends it.  Frames sent before the loop's next
- * turn (CORKED), or while the socket is full, leave together.  libuv watches the socket only for bytes that the kernel
+ * The frames of one turn of the loop leave together at its end, as do those that wait while the socket is full: that is
+ * one system call here, one packet, and one read at the peer.  libuv watches the socket only for bytes that the kernel
  * did not take at once.
  * Data is not copied, as the write holds references to the buffers.  Exceptions: data that privacy makes unreadable,
  * and sealed data in several pieces.
@@ -153,16 +153,13 @@ static unsigned skip(uv_buf_t *bufs, unsigned count, size_t length, uv_buf_t **r
 	return count;
 }
 
-static void uncork(uv_idle_t *cork);
-
-/* Writes the gathered frames; frames sent from now on wait for the next turn of the loop. */
+/* Writes the gathered frames. */
 static void write_some(struct kr_conn *conn)
 {
 	uv_buf_t bufs[GATHER_BUFFERS], *rest;
 	unsigned count = gather(conn, bufs);
 	int taken = uv_try_write(&conn->stream, bufs, count), err;
 
-	uv_idle_start(&conn->cork, uncork);
 	count = skip(bufs, count, taken > 0 ? (size_t)taken : 0, &rest);
 	if (count == 0) {
 		conn->idle_ticks = 0;
@@ -191,14 +188,28 @@ void kr_conn_write_more(struct kr_conn *conn)
 	}
 }
 
-/* Frames that on_drain sends are corked anew, and the loop does not wait meanwhile. */
-static void uncork(uv_idle_t *cork)
+static void uncork(uv_idle_t *idle)
 {
-	struct kr_conn *conn = KR_CONTAINER_OF(cork, struct kr_conn, cork);
+	struct kr_conn *conn = KR_CONTAINER_OF(idle, struct kr_conn, cork);
 
+	uv_idle_stop(idle); /* first: what on_drain sends is corked anew */
 	kr_conn_write_more(conn);
-	uv_idle_stop(cork);
 	tell_drained(conn);
+}
+
+void kr_conn_uncork(struct kr_conn *conn)
+{
+	if (!uv_is_active((uv_handle_t *)&conn->cork))
+		return;
+	uv_idle_stop(&conn->cork);
+	kr_conn_write_more(conn);
+}
+
+/* What is in the outbox leaves in the loop's next turn, before it waits for events. */
+static void cork(struct kr_conn *conn)
+{
+	if (conn->connected && !conn->out.writing)
+		uv_idle_start(&conn->cork, uncork);
 }
 
 static int check_slices(
@@ -390,8 +401,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 		err = put_into_outbox(conn, out);
 		if (err)
 			return err;
-		if (!uv_is_active((uv_handle_t *)&conn->cork))
-			kr_conn_write_more(conn);
+		cork(conn);
 	}
 	if (kr_conn_queued(conn) > KR_CONN_LOW_WATER)
 		conn->out.above_low_water = true;

@@ -1,6 +1,7 @@
-/* See loop.h.  One lock guards the queue of posted tasks, and a uv_async wakes the loop.  The loop takes the tasks one
- * by one.  In one turn it takes at most as many as were there at its start, so that sockets and timers get their share.
- * Only the first post to an empty queue wakes the loop; a turn that leaves tasks behind wakes it again.
+/* See loop.h.  One lock guards the queue of posted tasks, and a uv_async wakes the loop.  After each wait for events the
+ * loop takes the tasks one by one, at most TURN of them, so that sockets and timers get their share.
+ * Only the first post to an empty queue wakes the loop, and a turn that leaves tasks behind wakes it again.  What the
+ * callbacks of events and the tasks themselves post needs no waking: its turn comes before the next wait.
  */
 #include "fuse/base/loop.h"
 
@@ -11,9 +12,14 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
+enum { TURN = 128 };
+
 struct kr_loop {
 	uv_loop_t uv;
 	uv_async_t async;
+	uv_prepare_t before_wait;
+	uv_check_t after_wait;
+	bool tasks_follow; /* loop thread: before it waits again, it takes tasks */
 	pthread_t thread;
 	pthread_mutex_t lock; /* guards the next three and every task's `queued` */
 	struct kr_list tasks;
@@ -34,26 +40,44 @@ static struct kr_task *take_task(struct kr_loop *loop)
 	return task;
 }
 
-static void on_async(uv_async_t *async)
+static void close_handles(struct kr_loop *loop)
 {
-	struct kr_loop *loop = async->data;
+	uv_close((uv_handle_t *)&loop->async, NULL);
+	uv_close((uv_handle_t *)&loop->before_wait, NULL);
+	uv_close((uv_handle_t *)&loop->after_wait, NULL);
+}
+
+static void on_before_wait(uv_prepare_t *prepare)
+{
+	struct kr_loop *loop = prepare->data;
+
+	loop->tasks_follow = true;
+}
+
+static void on_after_wait(uv_check_t *check)
+{
+	struct kr_loop *loop = check->data;
 	struct kr_task *task;
-	size_t turn, left;
+	size_t left;
 	bool stop;
 
-	pthread_mutex_lock(&loop->lock);
-	turn = loop->count;
-	pthread_mutex_unlock(&loop->lock);
-	for (; turn > 0 && (task = take_task(loop)) != NULL; turn--)
+	for (unsigned turn = 0; turn < TURN && (task = take_task(loop)) != NULL; turn++)
 		task->fn(task);
+	loop->tasks_follow = false;
 	pthread_mutex_lock(&loop->lock);
 	left = loop->count;
 	stop = loop->stop;
 	pthread_mutex_unlock(&loop->lock);
 	if (left)
-		uv_async_send(async);
-	else if (stop && !uv_is_closing((uv_handle_t *)async))
-		uv_close((uv_handle_t *)async, NULL);
+		uv_async_send(&loop->async);
+	else if (stop && !uv_is_closing((uv_handle_t *)&loop->async))
+		close_handles(loop);
+}
+
+/* It has ended the wait: on_after_wait does the rest. */
+static void on_async(uv_async_t *async)
+{
+	(void)async;
 }
 
 static void *run(void *context)
@@ -76,12 +100,16 @@ int kr_loop_new(struct kr_loop **ret_loop)
 	}
 	pthread_mutex_init(&loop->lock, NULL);
 	kr_list_init(&loop->tasks);
-	loop->async.data = loop;
+	loop->async.data = loop->before_wait.data = loop->after_wait.data = loop;
 	err = uv_async_init(&loop->uv, &loop->async, on_async);
 	assert(err == 0);
+	uv_prepare_init(&loop->uv, &loop->before_wait);
+	uv_prepare_start(&loop->before_wait, on_before_wait);
+	uv_check_init(&loop->uv, &loop->after_wait);
+	uv_check_start(&loop->after_wait, on_after_wait);
 	err = -pthread_create(&loop->thread, NULL, run, loop);
 	if (err < 0) {
-		uv_close((uv_handle_t *)&loop->async, NULL);
+		close_handles(loop);
 		uv_run(&loop->uv, UV_RUN_DEFAULT);
 		uv_loop_close(&loop->uv);
 		free(loop);
@@ -128,7 +156,7 @@ void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
 		kr_list_append(&loop->tasks, &task->link);
 	}
 	/* Under the lock: otherwise a task that ends the loop could free it in between. */
-	if (first)
+	if (first && !(kr_loop_here(loop) && loop->tasks_follow))
 		uv_async_send(&loop->async);
 	pthread_mutex_unlock(&loop->lock);
 }

@@ -94,6 +94,8 @@ struct kr_cache_replaced {
  * disk after and must be called exactly once; until then puts fail with -EBUSY.  BLOCKS is borrowed until then. */
 void kr_cache_rekey(
 	struct kr_cache_entry *entry, uint64_t version, uint64_t size, struct kr_cache_replaced *blocks, size_t count);
+/* Whether kr_cache_rekey_disk has nothing to do or to wait for, so that any thread may call it. */
+bool kr_cache_rekey_is_done(struct kr_cache_entry *entry);
 /* A failure costs the entry's blocks, no more.  BLOCKS. */
 void kr_cache_rekey_disk(struct kr_cache_entry *entry);
 /* The former bytes of a block of kr_cache_rekey, until the block is put again. -ENODATA: not here, or damaged. BLOCKS.

@@ -171,6 +171,12 @@ static void abandon(struct kr_cache_entry *entry)
 	unlinkat(entry->cache->dirfd, path, 0);
 }
 
+bool kr_cache_rekey_is_done(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	return !entry->on_disk && !entry->displaced && !must_wait(entry);
+}
+
 void kr_cache_rekey_disk(struct kr_cache_entry *entry)
 {
 	struct kr_cache *cache = entry->cache;

@@ -213,6 +213,59 @@ int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd
 	return 0;
 }
 
+int kr_entry_get(struct kr_export *export, const struct kr_fid *fid, struct kr_entry *ret_entry)
+{
+	struct kr_entry entry = {.export = export, .fd = -1};
+	int r = kr_export_ready(export);
+
+	if (r < 0)
+		return r;
+	entry.kept = kr_fd_cache_peek(export->fds, fid);
+	if (entry.kept)
+		entry.fd = entry.kept->fd;
+	else
+		r = kr_entry_open(export, fid, &entry.fd);
+	if (r == 0)
+		*ret_entry = entry;
+	return r;
+}
+
+int kr_entry_get_dir(struct kr_export *export, const struct kr_fid *fid, struct kr_entry *ret_entry)
+{
+	struct kr_entry entry;
+	int fd, r = kr_entry_get(export, fid, &entry);
+
+	if (r < 0)
+		return r;
+	if (!entry.kept && kr_entry_reopen(export, entry.fd, O_RDONLY | O_DIRECTORY, &fd) == 0) {
+		close(entry.fd);
+		entry.fd = fd;
+		entry.kept = kr_fd_cache_add(export->fds, fid, KR_FD_CACHE_DIRECTORY, fd);
+	}
+	*ret_entry = entry;
+	return 0;
+}
+
+void kr_entry_put(struct kr_entry *entry)
+{
+	if (entry->kept && entry->kept->mode == KR_FD_CACHE_DIRECTORY)
+		kr_fd_cache_put(entry->export->fds, entry->kept);
+	else if (entry->kept)
+		kr_fd_cache_unpeek(entry->export->fds, entry->kept);
+	else
+		kr_auto_fd_cleanup(&entry->fd);
+	*entry = KR_NO_ENTRY;
+}
+
+int kr_entry_error_in(const struct kr_entry *dir, int err)
+{
+	struct stat st;
+
+	return err == -ENOENT && dir->kept && fstat(dir->fd, &st) == 0 && st.st_nlink == 0 ?
+		kr_fail(-ESTALE, "the directory has been removed") :
+		err;
+}
+
 static struct kr_time time_of(const struct statx_timestamp *t)
 {
 	return (struct kr_time){t->tv_sec, t->tv_nsec};

@@ -1,6 +1,6 @@
 /* From identities and names to descriptors and back: the steps that every operation is made of.
  *
- * All descriptors are O_PATH (they can name anything, and block on nothing) except those of kr_entry_data.  Any thread.
+ * Descriptors are O_PATH (they can name anything, and block on nothing) where they are not kept open.  Any thread.
  */
 #ifndef KR_SERVER_ENTRY_H
 #define KR_SERVER_ENTRY_H
@@ -14,6 +14,23 @@
 int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err);
 
 int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_fd);
+
+/* A descriptor of a file for a while: one that the cache keeps, or else an O_PATH one. */
+struct kr_entry {
+	struct kr_export *export;
+	struct kr_fd *kept; /* NULL: FD is its own */
+	int fd;
+};
+#define KR_NO_ENTRY ((struct kr_entry){.fd = -1})
+#define KR_AUTO_ENTRY __attribute__((cleanup(kr_entry_put))) struct kr_entry
+
+int kr_entry_get(struct kr_export *export, const struct kr_fid *fid, struct kr_entry *ret_entry);
+/* The same for a directory in which names will change, one after the other as a rule: its descriptor is kept. */
+int kr_entry_get_dir(struct kr_export *export, const struct kr_fid *fid, struct kr_entry *ret_entry);
+void kr_entry_put(struct kr_entry *entry);
+/* ERR of an operation on a name in DIR.  A directory that a program on the server has removed is gone, also where its
+ * descriptor was kept: -ESTALE instead of -ENOENT. */
+int kr_entry_error_in(const struct kr_entry *dir, int err);
 /* NAME below DIRFD, itself: neither links nor mounts are followed (-EXDEV: something is mounted there). */
 int kr_entry_child(int dirfd, const char *name, int *ret_fd);
 /* Opens what PATH_FD names again, with open(2)'s FLAGS. */

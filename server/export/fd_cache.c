@@ -93,6 +93,27 @@ struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid
 	return entry;
 }
 
+static bool is_kept(const struct kr_table_link *link, const void *fid)
+{
+	const struct kr_fd *entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
+
+	return !entry->dropped && kr_fid_equal(&entry->fid, fid);
+}
+
+struct kr_fd *kr_fd_cache_peek(struct kr_fd_cache *fds, const struct kr_fid *fid)
+{
+	struct kr_table_link *link;
+	struct kr_fd *entry;
+	KR_SCOPED_LOCK(&fds->lock);
+
+	link = kr_table_find(&fds->table, kr_fid_hash(fid), is_kept, fid);
+	if (!link)
+		return NULL;
+	entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
+	entry->users++;
+	return entry;
+}
+
 static void shrink_to(struct kr_fd_cache *fds, uint32_t limit, struct kr_list *closing)
 {
 	struct kr_fd *entry, *after;
@@ -123,22 +144,32 @@ struct kr_fd *kr_fd_cache_add(struct kr_fd_cache *fds, const struct kr_fid *fid,
 	return entry;
 }
 
-void kr_fd_cache_put(struct kr_fd_cache *fds, struct kr_fd *entry)
+static void unpin(struct kr_fd_cache *fds, struct kr_fd *entry, bool used)
 {
 	struct kr_list closing;
 
-	if (!entry)
-		return;
 	kr_list_init(&closing);
 	{
 		KR_SCOPED_LOCK(&fds->lock);
-		entry->used_ns = kr_clock_ns();
+		if (used)
+			entry->used_ns = kr_clock_ns();
 		if (--entry->users == 0 && entry->dropped)
 			detach(fds, entry, &closing);
 		else
 			shrink_to(fds, fds->limit, &closing);
 	}
 	close_all(&closing);
+}
+
+void kr_fd_cache_put(struct kr_fd_cache *fds, struct kr_fd *entry)
+{
+	if (entry)
+		unpin(fds, entry, true);
+}
+
+void kr_fd_cache_unpeek(struct kr_fd_cache *fds, struct kr_fd *entry)
+{
+	unpin(fds, entry, false);
 }
 
 static struct kr_fd *find_kept(

@@ -1,6 +1,6 @@
 /* Descriptors on file data and directories that stay open between calls: a bounded, least recently used cache.
  *
- * Thread-safe. An entry in use is never closed. A directory's entry has one user at a time, because its position is
+ * Thread-safe. An entry in use is never closed. A directory's entry has one reader at a time, because its position is
  * state. The cache keeps at most `limit` entries (entries in use can exceed that by the number of threads).
  * kr_fd_cache_reap closes entries idle for KR_FD_CACHE_IDLE_NS, so that programs on the server can remove or run the
  * files. Entries with unsynced writes stay, because the descriptor remembers the error of a failed write-back. */
@@ -33,6 +33,10 @@ struct kr_fd_cache *kr_fd_cache_new(uint32_t limit);
 void kr_fd_cache_free(struct kr_fd_cache *fds);
 /* The open descriptor, pinned until kr_fd_cache_put; NULL if there is none. */
 struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode);
+/* Any descriptor of FID that is kept, pinned until kr_fd_cache_unpeek; NULL if there is none.  Not for reading, writing
+ * or listing: the descriptor has other users and stays as old as it is. */
+struct kr_fd *kr_fd_cache_peek(struct kr_fd_cache *fds, const struct kr_fid *fid);
+void kr_fd_cache_unpeek(struct kr_fd_cache *fds, struct kr_fd *entry);
 /* Adds FD, pinned. */
 struct kr_fd *kr_fd_cache_add(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, int fd);
 void kr_fd_cache_put(struct kr_fd_cache *fds, struct kr_fd *entry);

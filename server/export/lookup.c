@@ -72,30 +72,29 @@ int kr_export_lookup_many(struct kr_export *export, const struct kr_cred *cred, 
 
 int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr)
 {
-	KR_AUTO_FD int fd = -1;
-	int r = kr_entry_open(export, fid, &fd);
+	KR_AUTO_ENTRY entry = KR_NO_ENTRY;
+	int r = kr_entry_get(export, fid, &entry);
 
-	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
+	return r < 0 ? r : kr_entry_attr(export, entry.fd, fid, ret_attr);
 }
 
-static bool folds(struct kr_export *export, int path_fd)
+/* True also where that cannot be seen. */
+static bool folds(const struct kr_entry *dir)
 {
-	KR_AUTO_FD int fd = -1;
 	int flags = 0;
 
-	return kr_entry_reopen(export, path_fd, O_RDONLY | O_DIRECTORY, &fd) < 0 ||
-		ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || flags & FS_CASEFOLD_FL;
+	return ioctl(dir->fd, FS_IOC_GETFLAGS, &flags) < 0 || flags & FS_CASEFOLD_FL;
 }
 
 int kr_export_look_at_dir(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr, bool *ret_folds)
 {
-	KR_AUTO_FD int fd = -1;
-	int r = kr_entry_open(export, fid, &fd);
+	KR_AUTO_ENTRY dir = KR_NO_ENTRY;
+	int r = kr_entry_get_dir(export, fid, &dir);
 
 	if (r == 0 && ret_attr)
-		r = kr_entry_attr(export, fd, fid, ret_attr);
+		r = kr_entry_attr(export, dir.fd, fid, ret_attr);
 	if (r == 0)
-		*ret_folds = folds(export, fd);
+		*ret_folds = folds(&dir);
 	return r;
 }
 

@@ -53,24 +53,24 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 		.parent = parent,
 		.name = make->name,
 		.type = make->mode & S_IFMT ? make->mode & S_IFMT : S_IFREG};
-	KR_AUTO_FD int dirfd = -1;
+	KR_AUTO_ENTRY dir = KR_NO_ENTRY;
 	int made, r;
 
 	r = kr_entry_check(export, parent, make->name, -EPERM);
 	if (r == 0)
 		r = kr_export_writable(export);
 	if (r == 0)
-		r = kr_entry_open(export, parent, &dirfd);
+		r = kr_entry_get_dir(export, parent, &dir);
 	if (r < 0)
 		return r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
-	begin_turn(dirfd, &change);
-	made = make_as(export, cred, dirfd, make);
+	begin_turn(dir.fd, &change);
+	made = make_as(export, cred, dir.fd, make);
 	r = made;
 	if (r == 0)
-		r = kr_entry_meet(export, dirfd, parent, make->name, ret_fid, ret_attr);
+		r = kr_entry_meet(export, dir.fd, parent, make->name, ret_fid, ret_attr);
 	kr_intent_end(made, r ? 0 : kr_fid_hash(ret_fid));
-	return r;
+	return kr_entry_error_in(&dir, r);
 }
 
 static int link_as(struct kr_export *export, const struct kr_cred *cred, int fd, int dirfd, const char *name)
@@ -203,6 +203,13 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 	return r;
 }
 
+/* A new file is written to next, as a rule. */
+static void keep_open(struct kr_export *export, const struct kr_fid *fid, int *fd)
+{
+	kr_fd_cache_put(export->fds, kr_fd_cache_add(export->fds, fid, KR_FD_CACHE_WRITE, *fd));
+	*fd = -1;
+}
+
 static int create_or_open(struct kr_export *export, const struct kr_cred *cred, int dirfd, const struct kr_fid *parent,
 	const struct kr_create *create, bool *ret_created, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
@@ -225,6 +232,8 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 		if (r == 0)
 			r = hold_new(export, fd, parent, create, ret_fid, ret_attr);
 		kr_intent_end(*ret_created ? 0 : r, r ? 0 : kr_fid_hash(ret_fid));
+		if (r == 0)
+			keep_open(export, ret_fid, &fd);
 	}
 	if (r == -EEXIST && !create->exclusive && !*ret_created)
 		r = open_existing(export, cred, dirfd, parent, create, ret_fid, ret_attr);
@@ -234,7 +243,7 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
 	const struct kr_create *create, bool *ret_created, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
-	KR_AUTO_FD int dirfd = -1;
+	KR_AUTO_ENTRY dir = KR_NO_ENTRY;
 	struct kr_attr attr;
 	bool created;
 	int tries = 0, r = 0;
@@ -242,16 +251,16 @@ int kr_export_create(struct kr_export *export, const struct kr_cred *cred, const
 	if (create->name[0])
 		r = kr_entry_check(export, parent, create->name, -EPERM);
 	if (r == 0)
-		r = kr_entry_open(export, parent, &dirfd);
+		r = kr_entry_get_dir(export, parent, &dir);
 	if (r < 0)
 		return r;
 	/* A name that is removed between two steps: tries again, unless the directory is gone. */
 	do {
-		r = create_or_open(export, cred, dirfd, parent, create, &created, ret_fid, &attr);
+		r = create_or_open(export, cred, dir.fd, parent, create, &created, ret_fid, &attr);
 	} while ((r == -ENOENT || r == -ESTALE) && !create->exclusive && create->name[0] && ++tries < CREATE_TRIES &&
 		kr_export_getattr(export, parent, &attr) == 0);
 	if (r < 0)
-		return r;
+		return kr_entry_error_in(&dir, r);
 	*ret_created = created;
 	*ret_attr = attr;
 	return 0;

@@ -131,29 +131,29 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 	struct kr_intent_change change = {.kind = KR_INTENT_REMOVE, .parent = parent, .name = name};
 	struct kr_removal removal = {0};
 	struct victim victim = {.fd = -1};
-	KR_AUTO_FD int dirfd = -1;
+	KR_AUTO_ENTRY dir = KR_NO_ENTRY;
 	int r;
 
 	r = kr_entry_check(export, parent, name, -ENOENT);
 	if (r == 0)
 		r = kr_export_writable(export);
 	if (r == 0)
-		r = kr_entry_open(export, parent, &dirfd);
+		r = kr_entry_get_dir(export, parent, &dir);
 	if (r == 0)
-		r = kr_export_may(export, cred, dirfd, X_OK);
+		r = kr_export_may(export, cred, dir.fd, X_OK);
 	if (r < 0)
 		return r;
 	{
 		KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
 
-		r = find_victim(export, dirfd, parent, name, &victim);
+		r = find_victim(export, dir.fd, parent, name, &victim);
 		if (r == 0)
 			change.before = kr_fid_hash(&victim.fid);
 		if (r == 0 && !kr_intent_is_for(change.before))
 			r = -ENOENT;
 		if (r == 0) {
 			kr_intent_begin(&change);
-			r = remove_victim(export, cred, dirfd, name, directory, delayed_max, &victim, &removal);
+			r = remove_victim(export, cred, dir.fd, name, directory, delayed_max, &victim, &removal);
 			kr_intent_end(r, 0);
 		}
 	}
@@ -163,7 +163,7 @@ int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const
 	}
 	/* Frees a big file's blocks, outside of the lock. */
 	kr_auto_fd_cleanup(&victim.fd);
-	return r;
+	return kr_entry_error_in(&dir, r);
 }
 
 /* --- rename ----------------------------------------------------------------------------------- */

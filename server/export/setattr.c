@@ -154,15 +154,15 @@ static int apply(struct kr_export *export, const struct kr_cred *cred, int fd, c
 int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const struct kr_setattr *set, struct kr_attr *ret_attr)
 {
-	KR_AUTO_FD int fd = -1;
+	KR_AUTO_ENTRY entry = KR_NO_ENTRY;
 	int r;
 
 	r = kr_export_writable(export);
 	if (r == 0)
-		r = kr_entry_open(export, fid, &fd);
+		r = kr_entry_get(export, fid, &entry);
 	if (r == 0)
-		r = apply(export, cred, fd, fid, set);
-	return r < 0 ? r : kr_entry_attr(export, fd, fid, ret_attr);
+		r = apply(export, cred, entry.fd, fid, set);
+	return r < 0 ? r : kr_entry_attr(export, entry.fd, fid, ret_attr);
 }
 
 int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const struct kr_time *mtime, bool clear_suid,

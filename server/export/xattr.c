@@ -120,7 +120,7 @@ bool kr_entry_bare(int fd)
 
 bool kr_export_bare(struct kr_export *export, const struct kr_fid *fid)
 {
-	KR_AUTO_FD int fd = -1;
+	KR_AUTO_ENTRY entry = KR_NO_ENTRY;
 
-	return kr_entry_open(export, fid, &fd) == 0 && kr_entry_bare(fd);
+	return kr_entry_get(export, fid, &entry) == 0 && kr_entry_bare(entry.fd);
 }

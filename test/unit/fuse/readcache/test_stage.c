@@ -320,6 +320,25 @@ static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 	assert_true(kr_clock_ns() < until_ns);
 }
 
+static void a_small_file_is_read_back_as_soon_as_it_is_flushed(void **state)
+{
+	struct kr_extent extent = {.length = 4096, .seq = 1};
+	struct node *node = &world->nodes[1];
+	struct kr_extent_map map;
+
+	(void)state;
+	start_node(1, LARGE);
+	kr_stage_set(node->stage, 1, 0);
+	kr_extent_map_init(&map);
+	assert_int_equal(kr_extent_map_insert(&map, &extent, NULL, NULL), 0);
+	world->version = 2;
+	world->size = 4096;
+	kr_stage_flushed(node->stage, 1, 2, 4096, &map);
+	kr_extent_map_fini(&map);
+	assert_int_equal(try_read(node, 0, 4096), 1); /* no other thread is needed for that */
+	assert_int_equal(world->blocks_sent, 0);
+}
+
 static void data_that_came_with_open_is_checked_and_served(void **state)
 {
 	struct kr_buf *buf = kr_buf_new(5000);
@@ -376,6 +395,7 @@ int main(void)
 		TEST(a_version_that_is_gone_makes_the_attributes_stale),
 		TEST(a_block_of_another_length_is_not_damaged),
 		TEST(own_flushed_bytes_are_patched_into_the_copy),
+		TEST(a_small_file_is_read_back_as_soon_as_it_is_flushed),
 		TEST(data_that_came_with_open_is_checked_and_served),
 		TEST(a_reader_goes_on_when_somebody_else_has_put_its_block),
 	};

@@ -439,6 +439,27 @@ static void rename_replaces_refuses_and_exchanges(void **state)
 	assert_int_equal(attr_of(&a).nlink, 2);
 }
 
+/* Its descriptor is kept for the next change of names. */
+static void a_directory_that_a_local_program_has_removed_is_stale(void **state)
+{
+	struct kr_fid dir = make(&F.root, "d", S_IFDIR | 0755), fid;
+	struct kr_create request = {.name = "f", .mode = 0644, .flags = KR_OPEN_WRITE};
+	struct kr_make special = {.name = "p", .mode = S_IFIFO | 0600};
+	struct kr_removed removed;
+	struct kr_attr attr;
+	bool created;
+
+	(void)state;
+	ok(kr_export_create(F.export, &root_cred, &dir, &request, &created, &fid, &attr));
+	kr_export_release(F.export, &fid, 1);
+	ok(kr_export_remove(F.export, &root_cred, &dir, "f", false, 0, &removed));
+	assert_int_equal(rmdir(on_disk("d")), 0);
+	fails(ESTALE, kr_export_create(F.export, &root_cred, &dir, &request, &created, &fid, &attr));
+	fails(ESTALE, kr_export_make(F.export, &root_cred, &dir, &special, &fid, &attr));
+	fails(ESTALE, kr_export_remove(F.export, &root_cred, &dir, "f", false, 0, &removed));
+	fails(ESTALE, kr_export_getattr(F.export, &dir, &attr));
+}
+
 static int run(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -459,6 +480,7 @@ static int run(void)
 		CASE(links_and_removals_count),
 		CASE(a_second_name_made_behind_our_back_keeps_the_identity),
 		CASE(rename_replaces_refuses_and_exchanges),
+		CASE(a_directory_that_a_local_program_has_removed_is_stale),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
