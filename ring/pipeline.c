@@ -17,6 +17,7 @@ struct kr_pipeline_member {
 	uint32_t failed[FAILED_MAX];
 	uint32_t failed_count;
 	bool failed_all;
+	bool slow; /* stands behind all that are not */
 };
 
 void kr_pipeline_init(struct kr_pipeline *pipeline)
@@ -131,7 +132,8 @@ static int insert(struct kr_pipeline *pipeline, uint32_t node, const char *name)
 		pipeline->anchor_name = anchor;
 		pipeline->anchor_node = node;
 	}
-	while (at < pipeline->count && !before(pipeline, name, node, &pipeline->members[at]))
+	while (at < pipeline->count && !pipeline->members[at].slow &&
+		!before(pipeline, name, node, &pipeline->members[at]))
 		at++;
 	memmove(&pipeline->members[at + 1], &pipeline->members[at],
 		(pipeline->count - at) * sizeof(pipeline->members[0]));
@@ -231,5 +233,75 @@ int kr_pipeline_reparent(struct kr_pipeline *pipeline, uint32_t node, uint32_t f
 			member->failed_all = true;
 	}
 	*ret_upstream = upstream_at(pipeline, index);
+	return 0;
+}
+
+/* The place of NODE; that of SLOW, which stands before it, in *RET_SLOW.  -ENOENT: they do not stand so. */
+static int find_before(const struct kr_pipeline *pipeline, uint32_t node, uint32_t slow, size_t *ret, size_t *ret_slow)
+{
+	size_t index = find(pipeline, node), before = find(pipeline, slow);
+
+	if (index == pipeline->count || before >= index)
+		return -ENOENT;
+	*ret = index;
+	*ret_slow = before;
+	return 0;
+}
+
+int kr_pipeline_beside(const struct kr_pipeline *pipeline, uint32_t node, uint32_t slow, uint32_t *ret_beside)
+{
+	size_t index, at;
+	int err = find_before(pipeline, node, slow, &index, &at);
+
+	if (err < 0)
+		return err;
+	while (at > 0 && has_failed(&pipeline->members[index], pipeline->members[at - 1].node))
+		at--;
+	*ret_beside = at > 0 ? pipeline->members[at - 1].node : 0;
+	return 0;
+}
+
+/* Moves an element of SIZE bytes of LIST from FROM up to the place TO. */
+static void move_up(void *list, size_t from, size_t to, size_t size, void *spare)
+{
+	char *bytes = list;
+
+	memcpy(spare, bytes + from * size, size);
+	memmove(bytes + from * size, bytes + (from + 1) * size, (to - from) * size);
+	memcpy(bytes + to * size, spare, size);
+}
+
+/* Where a member shall stand of which NODE complains: the first of the slow ones, or the last if NODE is one itself. */
+static size_t place_of_slow(const struct kr_pipeline *pipeline, const struct kr_pipeline_member *node)
+{
+	size_t count = pipeline->count;
+
+	while (!node->slow && pipeline->members[count - 1].slow)
+		count--;
+	return count - 1;
+}
+
+int kr_pipeline_put_last(struct kr_pipeline *pipeline, uint32_t node, uint32_t slow, kr_pipeline_change_fn change,
+	void *context, uint32_t *ret_upstream)
+{
+	struct kr_pipeline_member member;
+	size_t index, at, to;
+	uint32_t *was, upstream;
+	int err = find_before(pipeline, node, slow, &index, &at);
+
+	if (err < 0)
+		return err;
+	if (upstream_at(pipeline, index) != slow || (pipeline->members[index].slow && !pipeline->members[at].slow))
+		return -EPERM;
+	was = upstreams(pipeline);
+	if (!was)
+		return -ENOMEM;
+	to = place_of_slow(pipeline, &pipeline->members[index]);
+	pipeline->members[at].slow = true;
+	move_up(pipeline->members, at, to, sizeof(member), &member);
+	move_up(was, at, to, sizeof(upstream), &upstream);
+	report_changes(pipeline, was, node, change, context);
+	free(was);
+	*ret_upstream = upstream_at(pipeline, index - 1);
 	return 0;
 }

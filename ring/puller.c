@@ -54,6 +54,34 @@ static uint64_t take_back(struct kr_puller *puller, uint64_t upstream)
 	return count;
 }
 
+uint32_t kr_puller_owed(const struct kr_puller *puller, uint64_t upstream)
+{
+	const struct kr_fetch *fetch;
+	uint32_t count = 0;
+
+	KR_LIST_FOR_EACH(fetch, &puller->fetches.asked, link)
+		count += fetch->upstream == upstream;
+	return count;
+}
+
+size_t kr_puller_asked(const struct kr_puller *puller, uint64_t upstream, uint64_t *blocks, size_t max)
+{
+	const struct kr_fetch *fetch;
+	size_t count = 0;
+
+	KR_LIST_FOR_EACH(fetch, &puller->fetches.asked, link) {
+		if (fetch->upstream == upstream && count < max)
+			blocks[count++] = fetch->block;
+	}
+	return count;
+}
+
+void kr_puller_take_back(struct kr_puller *puller, uint64_t upstream)
+{
+	if (upstream)
+		take_back(puller, upstream);
+}
+
 uint64_t kr_puller_lost(struct kr_puller *puller, uint64_t upstream)
 {
 	if (puller->upstream == upstream)

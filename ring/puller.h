@@ -42,6 +42,13 @@ void kr_puller_set_upstream(struct kr_puller *puller, uint64_t upstream);
  * there is none until kr_puller_set_upstream.  Returns the number of blocks queued again. */
 uint64_t kr_puller_lost(struct kr_puller *puller, uint64_t upstream);
 
+/* How many blocks UPSTREAM has been asked for and has not sent. */
+uint32_t kr_puller_owed(const struct kr_puller *puller, uint64_t upstream);
+/* The first MAX of these.  Returns their number. */
+size_t kr_puller_asked(const struct kr_puller *puller, uint64_t upstream, uint64_t *blocks, size_t max);
+/* Queues again what UPSTREAM owes; what it sends nevertheless is accepted. */
+void kr_puller_take_back(struct kr_puller *puller, uint64_t upstream);
+
 /* The pipeline is a new one, whose order may differ: all asked blocks are queued again, and there is no upstream until
  * kr_puller_set_upstream.  Blocks that arrive nevertheless are accepted. */
 void kr_puller_renew(struct kr_puller *puller);

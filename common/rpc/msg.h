@@ -22,6 +22,8 @@ enum { KR_PROTO_VERSION = 5, KR_FRAME_HEADER = 28 };
 #define KR_FEATURE_CACHED UINT64_C(128)
 /* Bit of both: a node may keep a file open at the server that no program there has open. */
 #define KR_FEATURE_KEPT_OPENS UINT64_C(256)
+/* Bit of both: SLOW and LAST. */
+#define KR_FEATURE_SLOW UINT64_C(512)
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag {
 	KR_FRAME_REPLY = 1,

@@ -248,7 +248,7 @@ static void hop_identify(struct kr_mount *mount)
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 
 	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security,
-		facts->lease_ms);
+		facts->lease_ms, facts->slow);
 }
 
 static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns)

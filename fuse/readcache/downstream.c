@@ -348,6 +348,28 @@ static void on_pull(struct peer *peer, const struct kr_frame *frame)
 	pump(peer);
 }
 
+/* HAVE: how many of the blocks are here. */
+static void on_have(struct peer *peer, const struct kr_frame *frame)
+{
+	struct kr_arena arena = {0};
+	struct kr_have_request request;
+	struct kr_have_reply reply = {0};
+	struct kr_stage *stage;
+	uint64_t left = KR_HOP_WANTED;
+	int err = kr_msg_decode(KR_MSG_HAVE, false, frame->fields, frame->header.fields_length, &request, &arena);
+
+	stage = err < 0 ? NULL : kr_stage_find(peer->hops, &request.file);
+	for (uint32_t i = 0; stage && is_our_version(stage, request.version) && i < request.blocks.count; i++) {
+		const struct kr_range *range = &request.blocks.ranges[i];
+
+		for (uint64_t n = 0; n < range->length && left > 0; n++, left--)
+			reply.count += kr_stage_has(stage, range->offset + n);
+	}
+	kr_arena_fini(&arena);
+	kr_conn_reply(
+		peer->conn, KR_MSG_HAVE, frame->header.id, 0, err < 0 ? -EPROTO : 0, err < 0 ? NULL : &reply, NULL, 0);
+}
+
 /* --- connections ------------------------------------------------------------------------------ */
 
 static void no_longer_stranger(struct peer *peer)
@@ -454,6 +476,8 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		refuse(peer, frame, -EPROTO, "it does not begin with HOP_HELLO");
 	else if (type == KR_MSG_PULL && !(frame->header.flags & KR_FRAME_ONEWAY))
 		on_pull(peer, frame);
+	else if (type == KR_MSG_HAVE && !(frame->header.flags & KR_FRAME_ONEWAY))
+		on_have(peer, frame);
 	else
 		on_other(peer, frame);
 }
@@ -510,6 +534,19 @@ void kr_downstream_accept(struct kr_hops *hops, uv_stream_t *listener)
 	limit_strangers(hops);
 	if (++hops->incoming_count > KR_HOPS_INCOMING || hops->closing)
 		kr_conn_close(peer->conn, false);
+}
+
+void kr_downstream_cancel(struct kr_hops *hops, const struct kr_fid *fid)
+{
+	struct peer *peer;
+	struct pull *pull, *after;
+
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link) {
+		KR_LIST_FOR_EACH_SAFE(pull, after, &peer->pulls, link) {
+			if (kr_fid_equal(&pull->fid, fid))
+				end_pull(pull, -ECANCELED);
+		}
+	}
 }
 
 void kr_downstream_tick(struct kr_hops *hops)

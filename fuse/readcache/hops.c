@@ -19,10 +19,13 @@ static void on_timer(uv_timer_t *timer)
 	struct kr_hops *hops = timer->data;
 	struct kr_stage *stage, *after;
 
+	hops->rate = hops->came;
+	hops->best = KR_MAX(hops->best, hops->rate);
+	hops->came = 0;
+	kr_upstream_tick(hops);
 	KR_LIST_FOR_EACH_SAFE(stage, after, &hops->stages, link)
 		kr_stage_tick(stage);
 	kr_downstream_tick(hops);
-	kr_upstream_tick(hops);
 	/* The cache and the files are made after us. */
 	if (!kr_list_empty(&hops->stages))
 		kr_stage_evict(hops->mount);
@@ -147,7 +150,7 @@ int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_
 }
 
 void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32],
-	enum kr_security security, uint32_t lease_ms)
+	enum kr_security security, uint32_t lease_ms, bool slow)
 {
 	if (hops->identified && memcmp(hops->self.ring_key, ring_key, KR_RING_KEY) != 0) {
 		kr_downstream_close_all(hops);
@@ -156,6 +159,7 @@ void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, con
 	hops->self = (struct kr_pair_caller){.node = node, .session = session, .least = security};
 	memcpy(hops->self.ring_key, ring_key, KR_RING_KEY);
 	hops->patience_ms = KR_MIN(KR_HOP_SILENT_NODE_S * 1000u, lease_ms / 4);
+	hops->slow = slow;
 	hops->identified = true;
 }
 

@@ -43,6 +43,11 @@ struct kr_hops {
 
 	struct kr_pair_caller self;
 	bool identified;
+	bool slow; /* the server takes SLOW */
+	/* Blocks of all files that have come in this tick, in the last one, and in the best one, which counts for as
+	 * much as can be got when a stage has looked at another upstream. */
+	uint32_t came, rate, best;
+	bool compared;
 	uint32_t patience_ms; /* with a silent upstream that is a node */
 
 	struct kr_hop_handler handlers[KR_HOPS_TYPES];
@@ -71,6 +76,8 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes);
 /* downstream.c */
 void kr_downstream_accept(struct kr_hops *hops, uv_stream_t *listener);
 void kr_downstream_tick(struct kr_hops *hops);
+/* Peers that wait for blocks of the file FID are told to ask elsewhere. */
+void kr_downstream_cancel(struct kr_hops *hops, const struct kr_fid *fid);
 void kr_downstream_close_all(struct kr_hops *hops);
 /* Adds the bytes of the incoming connections. */
 void kr_downstream_count(const struct kr_hops *hops, struct kr_hops_counters *counters);

@@ -50,6 +50,7 @@ struct kr_stage *kr_stage_new(
 	kr_list_init(&stage->parked);
 	kr_cache_counters(mount->cache, &counters);
 	kr_readahead_init(&stage->readahead, counters.max_bytes / 4);
+	kr_hedge_init(&stage->hedge);
 	kr_puller_init(&stage->puller, KR_STAGE_WINDOW_MIN, present_fn, stage);
 	stage->ahead_task.fn = on_ahead;
 	kr_list_append(&mount->hops->stages, &stage->link);

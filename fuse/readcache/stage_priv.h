@@ -1,5 +1,5 @@
 /* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_store.c (memory to disk),
- * stage_patch.c (own flushed bytes).
+ * stage_hedge.c (whether another upstream is faster), stage_patch.c (own flushed bytes).
  */
 #ifndef KR_FUSE_STAGE_PRIV_H
 #define KR_FUSE_STAGE_PRIV_H
@@ -11,6 +11,7 @@
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
 #include "fuse/readcache/stage.h"
+#include "ring/hedge.h"
 #include "ring/puller.h"
 #include "ring/readahead.h"
 
@@ -82,9 +83,12 @@ struct kr_stage {
 	struct kr_puller puller;
 	struct kr_upstream *upstream; /* NULL: to be asked for */
 	struct kr_link upstream_link;
-	struct kr_list parked;  /* waiters, while loading or patching */
-	struct kr_link starved; /* waits for the mount's budget */
-	uint64_t epoch;         /* answers to JOIN and REPARENT of an earlier one are ignored */
+	struct kr_hedge hedge;
+	struct kr_upstream *beside; /* reference; is asked instead, for a trial; NULL: no trial */
+	uint64_t choice;            /* answers to SLOW for an earlier one are ignored */
+	struct kr_list parked;      /* waiters, while loading or patching */
+	struct kr_link starved;     /* waits for the mount's budget */
+	uint64_t epoch;             /* answers to JOIN and REPARENT of an earlier one are ignored */
 	bool joined, asking, outdated, failed_once;
 	uint32_t failed_node; /* the upstream that failed, for REPARENT */
 	uint64_t retry_ns;    /* the server could not be reached: not before then */
@@ -121,8 +125,21 @@ void kr_stage_stop_pulling(struct kr_stage *stage, int err);
 void kr_stage_part(struct kr_stage *stage, int err);
 /* The upstream's connection is gone, or it does not serve this file. */
 void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop);
-/* A second has passed. */
+/* Neighbouring blocks as RANGES, of which there is room for COUNT.  Returns their number. */
+uint32_t kr_stage_ranges(const uint64_t *blocks, size_t count, struct kr_range *ranges);
+/* Pulls from TO from now on. */
+void kr_stage_take_upstream(struct kr_stage *stage, const struct kr_hop_address *to);
+/* A quarter of a second has passed. */
 void kr_stage_tick(struct kr_stage *stage);
+
+/* stage_hedge.c */
+/* The upstream is a new one, or none. */
+void kr_stage_end_trial(struct kr_stage *stage);
+void kr_stage_hedge_tick(struct kr_stage *stage);
+/* A block has come over HOP.  May change the upstream. */
+void kr_stage_hedge_came(struct kr_stage *stage, const struct kr_upstream *hop);
+/* The member that is tried does not serve this file. */
+void kr_stage_beside_lost(struct kr_stage *stage);
 
 /* stage_store.c */
 /* BLOCK has come, verified: it can be read from now on, waiters are told, and it goes to disk.  CHARGED: it counts

@@ -43,6 +43,7 @@ static void set_upstream(struct kr_stage *stage, struct kr_upstream *hop)
 	stage->upstream = hop;
 	if (hop)
 		kr_list_append(&hop->stages, &stage->upstream_link);
+	kr_stage_end_trial(stage);
 	kr_puller_set_upstream(&stage->puller, hop ? hop->id : 0);
 }
 
@@ -63,12 +64,13 @@ static void retry_later(struct kr_stage *stage)
 	stage->retry_ns = kr_clock_ns() + delay_ms * KR_NS_PER_MS;
 }
 
-static void take_address(struct kr_stage *stage, const struct kr_hop_address *to)
+void kr_stage_take_upstream(struct kr_stage *stage, const struct kr_hop_address *to)
 {
 	struct kr_upstream *hop = kr_upstream_get(stage->mount->hops, to);
 
 	if (!hop) {
 		/* An address that we can't use: the server has others, at last its own. */
+		set_upstream(stage, NULL);
 		stage->failed_once = true;
 		stage->failed_node = to->node;
 		retry_later(stage);
@@ -92,7 +94,7 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 			/* Both replies are one HOP. */
 			stage->joined = true;
 			stage->failed_once = false;
-			take_address(stage, &((const struct kr_join_reply *)reply)->upstream);
+			kr_stage_take_upstream(stage, &((const struct kr_join_reply *)reply)->upstream);
 		}
 	}
 	kr_stage_unref(stage);
@@ -121,6 +123,8 @@ static void ask_upstream(struct kr_stage *stage)
 void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop)
 {
 	kr_puller_lost(&stage->puller, hop->id);
+	if (stage->beside == hop)
+		kr_stage_beside_lost(stage);
 	if (stage->upstream != hop)
 		return;
 	stage->failed_once = true;
@@ -149,9 +153,30 @@ static void on_upstream(struct kr_mount *mount, const struct kr_down *down, cons
 	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_upstream_reply){});
 }
 
+/* LAST from the server. */
+static void on_last(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
+{
+	const struct kr_last_request *request = msg;
+	struct kr_stage *stage = kr_stage_find(mount->hops, &request->file);
+	struct kr_upstream *hop;
+
+	(void)data;
+	if (stage && stage->live && stage->joined) {
+		KR_LIST_FOR_EACH(hop, &mount->hops->outgoing, link) {
+			if (hop->to.node == request->node)
+				kr_puller_take_back(&stage->puller, hop->id);
+		}
+		kr_stage_take_upstream(stage, &request->upstream);
+		if (request->node == mount->hops->self.node)
+			kr_downstream_cancel(mount->hops, &request->file);
+	}
+	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_last_reply){});
+}
+
 int kr_stages_init(struct kr_mount *mount)
 {
 	kr_rpc_on(mount->rpc, KR_MSG_UPSTREAM, on_upstream);
+	kr_rpc_on(mount->rpc, KR_MSG_LAST, on_last);
 	return 0;
 }
 
@@ -194,8 +219,7 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 		end_pull(pull, err);
 }
 
-/* Neighbouring blocks as ranges. */
-static uint32_t make_ranges(const uint64_t *blocks, size_t count, struct kr_range *ranges)
+uint32_t kr_stage_ranges(const uint64_t *blocks, size_t count, struct kr_range *ranges)
 {
 	uint32_t used = 0;
 
@@ -215,9 +239,9 @@ static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t cou
 	struct kr_pull_request request = {.file = stage->fid, .version = stage->version};
 	struct pull *pull = kr_xcalloc(1, sizeof(*pull));
 
-	request.blocks = (struct kr_ranges){ranges, make_ranges(blocks, count, ranges)};
+	request.blocks = (struct kr_ranges){ranges, kr_stage_ranges(blocks, count, ranges)};
 	pull->stage = kr_stage_ref(stage);
-	pull->hop = stage->upstream;
+	pull->hop = stage->beside ? stage->beside : stage->upstream;
 	pull->hop->references++;
 	pull->generation = stage->generation;
 	pull->size = stage->size;
@@ -241,6 +265,14 @@ static size_t allowance(struct kr_stage *stage)
 	struct kr_fetches *fetches = &stage->puller.fetches;
 	uint64_t budget = hops->charged < KR_HOPS_BUDGET ? (KR_HOPS_BUDGET - hops->charged) / KR_BLOCK_SIZE : 0;
 
+	/* A trial costs little: the upstream will ask the server for the same blocks, or is well itself. */
+	if (stage->beside && (stage->beside->to.node == 0 || !stage->hedge.silent)) {
+		uint32_t owed = kr_puller_owed(&stage->puller, stage->beside->id);
+
+		budget = KR_MIN(budget, (uint64_t)(owed < KR_HEDGE_WINDOW ? KR_HEDGE_WINDOW - owed : 0));
+		if (budget == 0)
+			return 0;
+	}
 	if (budget == 0) {
 		if (!kr_link_linked(&stage->starved))
 			kr_list_append(&hops->starved, &stage->starved);
@@ -301,7 +333,7 @@ void kr_stage_advance(struct kr_stage *stage)
 		if (count == 0 && stage->puller.fetches.queued_count > 0)
 			return;
 		if (count > 0 && !send_pull(stage, blocks, count)) {
-			kr_stage_upstream_lost(stage, stage->upstream);
+			kr_stage_upstream_lost(stage, stage->beside ? stage->beside : stage->upstream);
 			return;
 		}
 		if (stage->solo > 0 && count > 0)
@@ -338,6 +370,7 @@ void kr_stage_tick(struct kr_stage *stage)
 {
 	if (!stage->upstream && !stage->asking)
 		kr_stage_advance(stage);
+	kr_stage_hedge_tick(stage);
 }
 
 /* --- taking what comes ------------------------------------------------------------------------ */
@@ -375,7 +408,7 @@ static bool is_of_other_size(const struct pull *pull, const struct kr_pull_reply
 static void adapt_window(struct kr_stage *stage)
 {
 	uint64_t now_ns = kr_clock_ns(), elapsed_ns = now_ns - stage->rate_since_ns;
-	uint64_t window;
+	uint64_t window, least = KR_STAGE_WINDOW_MIN + (stage->beside ? KR_HEDGE_WINDOW : 0);
 
 	stage->rate_blocks++;
 	if (elapsed_ns < KR_STAGE_RATE_MS * KR_NS_PER_MS)
@@ -385,7 +418,7 @@ static void adapt_window(struct kr_stage *stage)
 		window = stage->rate_blocks * KR_STAGE_WINDOW_MS * KR_NS_PER_MS / elapsed_ns;
 		/* A short stall is no slow link: down in steps. */
 		window = KR_MAX(window, stage->puller.window * 3 / 4);
-		stage->puller.window = KR_MIN(KR_MAX(window, (uint64_t)KR_STAGE_WINDOW_MIN), (uint64_t)KR_PULL_WINDOW);
+		stage->puller.window = KR_MIN(KR_MAX(window, least), (uint64_t)KR_PULL_WINDOW);
 	}
 	stage->rate_since_ns = now_ns;
 	stage->rate_blocks = 0;
@@ -412,8 +445,11 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		return;
 	}
 	pull->hop->blocks++;
+	hops->came++;
 	stage->retries = 0;
 	adapt_window(stage);
+	if (pull->generation == stage->generation && stage->live)
+		kr_stage_hedge_came(stage, pull->hop);
 	if (pull->generation != stage->generation || !stage->live || kr_stage_has(stage, reply->block)) {
 		struct kr_list waiters;
 

@@ -94,7 +94,8 @@ struct kr_session_facts {
 	bool behind;              /* ... and requests BEHIND a FLUSH ... */
 	bool limits;              /* ... and LIMITS ... */
 	bool cached;              /* ... and the flag CACHED of OPEN ... */
-	bool kept_opens;          /* ... and tells which kept opens are of no use */
+	bool kept_opens;          /* ... and tells which kept opens are of no use ... */
+	bool slow;                /* ... and takes SLOW */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -103,6 +103,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->limits = reply->may & KR_FEATURE_LIMITS;
 	facts->cached = reply->may & KR_FEATURE_CACHED;
 	facts->kept_opens = reply->may & KR_FEATURE_KEPT_OPENS;
+	facts->slow = reply->may & KR_FEATURE_SLOW;
 	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
@@ -277,7 +278,8 @@ static void send_hello(struct kr_session *session)
 		.subdir = mount->options->subdir,
 		.flags = (mount->options->replay ? KR_HELLO_REPLAY : 0) | (mount->power_lost ? KR_HELLO_POWER_LOST : 0),
 		.ring = mount->options->ring ? mount->options->ring : "",
-		.may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS};
+		.may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS |
+			KR_FEATURE_SLOW};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;

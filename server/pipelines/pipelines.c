@@ -1,4 +1,4 @@
-/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to nodes whose place in the pipeline has changed.
+/* Read pipelines: JOIN, REPARENT and SLOW of nodes, UPSTREAM and LAST to nodes whose place in the pipeline has changed.
  *
  * A file has one pipeline for each ring of which a node reads it; ring/pipeline.h decides which node pulls from which.
  * Each holds a reference to the file.  Loop thread.
@@ -20,6 +20,7 @@ struct kr_reader_pipeline {
 	struct kr_sfile *file;  /* reference */
 	char *ring;
 	struct kr_pipeline members;
+	bool ordered; /* a node that does not know LAST has joined: no member moves */
 };
 
 /* The ring address of NODE's upstream; the server's when no node can connect to the upstream. */
@@ -42,6 +43,26 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 		return; /* about to leave too */
 	make_hop(kr_data_of(file), session, upstream, host, &msg.upstream);
 	kr_callback_send(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
+}
+
+/* SLOW has become one of the last members of PIPELINE. */
+struct last {
+	struct kr_reader_pipeline *pipeline;
+	uint32_t slow;
+};
+
+static void tell_last(void *context, uint32_t node, uint32_t upstream)
+{
+	const struct last *last = context;
+	struct kr_sfile *file = last->pipeline->file;
+	struct kr_session *session = kr_session_find_node(file->server, node);
+	struct kr_last_request msg = {.file = file->fid, .node = last->slow};
+	char host[64];
+
+	if (!session)
+		return; /* about to leave too */
+	make_hop(kr_data_of(file), session, upstream, host, &msg.upstream);
+	kr_callback_send(session, KR_MSG_LAST, &msg, NULL, NULL);
 }
 
 static struct kr_reader_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
@@ -112,6 +133,7 @@ static void handle_join(struct kr_request *request)
 	}
 	kr_sfile_ref(file);
 	pipeline = get_pipeline(file, session->ring.name);
+	pipeline->ordered = pipeline->ordered || !session->features.slow;
 	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
@@ -135,6 +157,40 @@ static void handle_reparent(struct kr_request *request)
 		return;
 	if (pipeline && !kr_trust_is_user(session))
 		kr_pipeline_reparent(&pipeline->members, session->node, msg->node, &upstream);
+	make_hop(request->server->data, session, upstream, host, &reply.upstream);
+	kr_request_reply(request, 0, &reply, NULL, 0);
+}
+
+static void put_last(struct kr_reader_pipeline *pipeline, uint32_t node, uint32_t slow, uint32_t *ret_upstream)
+{
+	struct kr_pipeline *members = &pipeline->members;
+	struct last last = {pipeline, slow};
+
+	if (!pipeline->ordered)
+		kr_pipeline_put_last(members, node, slow, tell_last, &last, ret_upstream);
+	else
+		kr_pipeline_reparent(members, node, slow, ret_upstream);
+}
+
+static void handle_slow(struct kr_request *request)
+{
+	struct kr_session *session = request->session;
+	const struct kr_slow_request *msg = &request->msg.slow_request;
+	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
+	struct kr_reader_pipeline *pipeline = file ? find_pipeline(file, session->ring.name) : NULL;
+	struct kr_slow_reply reply;
+	uint32_t upstream = 0; /* also for a node that is no member: it can always pull from the server */
+	char host[64];
+
+	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_READ))
+		return;
+	if (pipeline && !kr_trust_is_user(session)) {
+		upstream = kr_pipeline_upstream(&pipeline->members, session->node);
+		if (msg->last)
+			put_last(pipeline, session->node, msg->node, &upstream);
+		else
+			kr_pipeline_beside(&pipeline->members, session->node, msg->node, &upstream);
+	}
 	make_hop(request->server->data, session, upstream, host, &reply.upstream);
 	kr_request_reply(request, 0, &reply, NULL, 0);
 }
@@ -175,4 +231,5 @@ void kr_pipelines_register(struct kr_data *data)
 	data->server->files->hooks.read_lost = read_lost;
 	kr_server_on(data->server, KR_MSG_JOIN, handle_join, KR_HANDLER_IN_GRACE);
 	kr_server_on(data->server, KR_MSG_REPARENT, handle_reparent, KR_HANDLER_IN_GRACE);
+	kr_server_on(data->server, KR_MSG_SLOW, handle_slow, KR_HANDLER_IN_GRACE);
 }

@@ -99,7 +99,7 @@ static void welcome(struct hello *hello, struct kr_session *session, bool resume
 	struct kr_hello_reply reply = {
 		.proto = KR_PROTO_VERSION,
 		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS |
-			KR_FEATURE_CACHED | KR_FEATURE_KEPT_OPENS,
+			KR_FEATURE_CACHED | KR_FEATURE_KEPT_OPENS | KR_FEATURE_SLOW,
 		.session = session->id,
 		.resumed = resumed,
 		.node = session->node,
@@ -129,6 +129,7 @@ static void welcome(struct hello *hello, struct kr_session *session, bool resume
 	session->features.own_names = hello->request.may & KR_FEATURE_OWN_NAMES;
 	session->features.gone = hello->request.may & KR_FEATURE_GONE;
 	session->features.kept_opens = hello->request.may & KR_FEATURE_KEPT_OPENS;
+	session->features.slow = hello->request.may & KR_FEATURE_SLOW;
 	session->trust.key = hello->key; /* perhaps another key of the same owner */
 	hello->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),

@@ -116,9 +116,9 @@ struct kr_session_recovery {
 	uint64_t conflict_turn; /* of the latest CONFLICT (recovery/conflicts.c) */
 };
 
-/* Features of the node's HELLO: KR_FEATURE_ATTR_CACHE, _OWN_NAMES, _GONE, _KEPT_OPENS. */
+/* Features of the node's HELLO: KR_FEATURE_ATTR_CACHE, _OWN_NAMES, _GONE, _KEPT_OPENS, _SLOW. */
 struct kr_session_features {
-	bool attr_cache, own_names, gone, kept_opens;
+	bool attr_cache, own_names, gone, kept_opens, slow;
 };
 
 /* The node's opens, leases and locks (leases/). */

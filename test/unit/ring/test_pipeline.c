@@ -55,6 +55,11 @@ static void leave(struct world *world, uint32_t node)
 	assert_int_equal(kr_pipeline_leave(&world->pipeline, node, hear, world), was);
 }
 
+static int put_last(struct world *world, uint32_t node, uint32_t slow)
+{
+	return kr_pipeline_put_last(&world->pipeline, node, slow, hear, world, &world->upstream[node]);
+}
+
 static void members_pull_in_ring_order_from_the_first_that_joined(void **state)
 {
 	struct world world = {0};
@@ -128,6 +133,44 @@ static void who_joins_again_is_trusted_again(void **state)
 	kr_pipeline_fini(&world.pipeline);
 }
 
+static void a_slow_member_stands_behind_the_others_and_they_pull_past_it(void **state)
+{
+	struct world world = {0};
+	uint32_t upstream;
+
+	(void)state;
+	kr_pipeline_init(&world.pipeline);
+	for (uint32_t node = 1; node <= 5; node++)
+		join(&world, node);
+	assert_int_equal(kr_pipeline_beside(&world.pipeline, 4, 3, &upstream), 0);
+	assert_int_equal(upstream, 2);
+	assert_int_equal(kr_pipeline_beside(&world.pipeline, 2, 1, &upstream), 0);
+	assert_int_equal(upstream, 0);
+	assert_int_equal(kr_pipeline_beside(&world.pipeline, 3, 4, &upstream), -ENOENT);
+	assert_int_equal(put_last(&world, 5, 3), -EPERM); /* not its upstream */
+	assert_int_equal(put_last(&world, 4, 3), 0);
+	assert_int_equal(world.upstream[4], 2);
+	assert_int_equal(world.upstream[5], 4);
+	assert_int_equal(world.upstream[3], 5);
+	join(&world, 6);
+	assert_int_equal(world.upstream[6], 5);
+	assert_int_equal(world.upstream[3], 6);
+	assert_int_equal(put_last(&world, 3, 6), -EPERM); /* is slow itself */
+	assert_int_equal(put_last(&world, 2, 1), 0);      /* before the other slow one */
+	assert_int_equal(world.upstream[2], 0);
+	assert_int_equal(world.upstream[1], 6);
+	assert_int_equal(world.upstream[3], 1);
+	assert_int_equal(put_last(&world, 3, 1), 0);
+	assert_int_equal(world.upstream[3], 6);
+	assert_int_equal(world.upstream[1], 3);
+	leave(&world, 3);
+	join(&world, 3);
+	assert_int_equal(world.upstream[3], 2);
+	assert_int_equal(world.upstream[4], 3);
+	assert_int_equal(world.upstream[1], 6);
+	kr_pipeline_fini(&world.pipeline);
+}
+
 /* Every member's chain of upstreams ends at the server, over members only. */
 static void check(const struct world *world)
 {
@@ -155,13 +198,15 @@ static void random_histories_keep_every_node_informed_and_never_make_a_circle(vo
 		kr_pipeline_init(&world.pipeline);
 		for (int step = 0; step < 300; step++) {
 			uint32_t node = (uint32_t)rand_r(&random) % NODES + 1;
-			int what = rand_r(&random) % 8;
+			int what = rand_r(&random) % 10;
 			uint32_t upstream;
 
 			if (what < 3)
 				join(&world, node);
 			else if (what < 5)
 				leave(&world, node);
+			else if (what < 7)
+				(void)put_last(&world, node, world.upstream[node]);
 			else if (world.member[node] &&
 				kr_pipeline_reparent(&world.pipeline, node, world.upstream[node], &upstream) == 0)
 				world.upstream[node] = upstream;
@@ -178,6 +223,7 @@ int main(void)
 		cmocka_unit_test(the_beginning_stays_when_the_first_leaves),
 		cmocka_unit_test(an_upstream_that_failed_is_passed_over_by_that_node_alone),
 		cmocka_unit_test(who_joins_again_is_trusted_again),
+		cmocka_unit_test(a_slow_member_stands_behind_the_others_and_they_pull_past_it),
 		cmocka_unit_test(random_histories_keep_every_node_informed_and_never_make_a_circle),
 	};
 

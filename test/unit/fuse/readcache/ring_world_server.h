@@ -48,6 +48,7 @@ struct call {
 	struct node *node;
 	uint16_t type;
 	uint32_t failed;
+	bool last; /* of SLOW */
 	kr_rpc_fn callback;
 	void *context;
 };
@@ -60,7 +61,7 @@ static struct world {
 	struct kr_pipeline pipeline;
 	struct node nodes[NODES + 1];
 	struct kr_list calls, tasks, conns;
-	kr_down_fn on_upstream;
+	kr_down_fn on_upstream, on_last;
 	uint64_t size, version;
 	uint64_t bad_block; /* the server can't read it; UINT64_MAX: none */
 	uint64_t corrupt;   /* so many blocks are sent damaged */
@@ -101,13 +102,20 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 	*call = (struct call){.node = node_of(rpc), .type = type, .callback = callback, .context = context};
 	if (type == KR_MSG_REPARENT)
 		call->failed = ((const struct kr_reparent_request *)msg)->node;
+	if (type == KR_MSG_SLOW) {
+		call->failed = ((const struct kr_slow_request *)msg)->node;
+		call->last = ((const struct kr_slow_request *)msg)->last;
+	}
 	kr_list_append(&world->calls, &call->link);
 	return 1;
 }
 void kr_rpc_on(struct kr_rpc *rpc, uint16_t type, kr_down_fn handler)
 {
-	(void)rpc, (void)type;
-	world->on_upstream = handler;
+	(void)rpc;
+	if (type == KR_MSG_LAST)
+		world->on_last = handler;
+	else
+		world->on_upstream = handler;
 }
 void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, const void *msg)
 {
@@ -188,6 +196,28 @@ static inline void tell_upstream(void *context, uint32_t number, uint32_t upstre
 		world->on_upstream(&world->nodes[number].mount, NULL, &request, NULL);
 }
 
+/* CONTEXT: the number of the node that is the last. */
+static inline void tell_last(void *context, uint32_t number, uint32_t upstream)
+{
+	struct kr_last_request request = {
+		.file = {.length = 1}, .node = *(uint32_t *)context, .upstream = address_of(number, upstream)};
+
+	if (world->nodes[number].up)
+		world->on_last(&world->nodes[number].mount, NULL, &request, NULL);
+}
+
+static inline uint32_t answer_slow(const struct call *call)
+{
+	uint32_t number = call->node->number, slow = call->failed, upstream;
+
+	upstream = kr_pipeline_upstream(&world->pipeline, number);
+	if (call->last)
+		kr_pipeline_put_last(&world->pipeline, number, slow, tell_last, &slow, &upstream);
+	else
+		kr_pipeline_beside(&world->pipeline, number, slow, &upstream);
+	return upstream;
+}
+
 static inline void answer_call(struct call *call)
 {
 	struct kr_join_reply reply;
@@ -201,6 +231,8 @@ static inline void answer_call(struct call *call)
 		assert_int_equal(kr_pipeline_join(&world->pipeline, call->node->number, call->node->name, tell_upstream,
 					 NULL, &upstream),
 			0);
+	else if (call->type == KR_MSG_SLOW)
+		upstream = answer_slow(call);
 	else
 		kr_pipeline_reparent(&world->pipeline, call->node->number, call->failed, &upstream);
 	reply.upstream = address_of(call->node->number, upstream);

@@ -156,11 +156,12 @@ static void a_new_ring_key_ends_what_was_opened_with_the_old_one(void **state)
 	say_hello(&visitor);
 	wait_for(&visitor.answered);
 	assert_int_equal(visitor.opened, 0);
-	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, 60000);
+	kr_hops_identify(
+		world->nodes[1].mount.hops, 1, 1, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, 60000, true);
 	visitor.answered = false;
 	ask(&visitor, 1, 0, 1);
 	wait_for(&visitor.answered); /* connected to the server anew, and nothing else */
-	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, fresh, KR_SECURITY_INTEGRITY, 60000);
+	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, fresh, KR_SECURITY_INTEGRITY, 60000, true);
 	wait_for(&visitor.closed);
 	visit(&visitor);
 	open_as(&visitor, 1, 2, 2, own);
@@ -278,6 +279,49 @@ static void another_version_is_stale_and_senseless_requests_are_refused(void **s
 	wait_for(&visitor.answered);
 	assert_int_equal(visitor.err, -EINVAL);
 	assert_int_equal(visitor.blocks, 0);
+	leave(&visitor);
+}
+
+static void on_have(void *context, int err, const void *reply, struct kr_buf *data, bool more)
+{
+	struct visitor *visitor = context;
+
+	(void)data, (void)more;
+	assert_int_equal(err, 0);
+	visitor->answered = true;
+	visitor->blocks = ((const struct kr_have_reply *)reply)->count;
+}
+
+/* How many blocks of [FROM, FROM + COUNT) node 1 says it has. */
+static uint64_t have(struct visitor *visitor, uint64_t version, uint64_t from, uint64_t count)
+{
+	struct kr_range range = {from, count};
+	struct kr_have_request request = {.file = {.length = 1}, .version = version, .blocks = {&range, 1}};
+
+	visitor->answered = false;
+	assert_true(kr_conn_request(visitor->conn, KR_MSG_HAVE, &request, NULL, 0, on_have, visitor) > 0);
+	wait_for(&visitor->answered);
+	return visitor->blocks;
+}
+
+static void a_peer_says_which_blocks_it_has(void **state)
+{
+	struct node *node = &world->nodes[1];
+	struct visitor visitor;
+
+	(void)state;
+	start_node(1, LARGE);
+	visit(&visitor);
+	say_hello(&visitor);
+	wait_for(&visitor.answered);
+	assert_int_equal(have(&visitor, 1, 0, file_blocks()), 0);
+	while (try_read(node, UINT64_C(40) * BLOCK, READ_SIZE) != 1)
+		turn();
+	assert_int_equal(have(&visitor, 1, 40, 1), 1);
+	assert_in_range(have(&visitor, 1, 0, file_blocks()), 3, file_blocks() - 1);
+	assert_int_equal(have(&visitor, 8, 40, 1), 0);
+	assert_int_equal(have(&visitor, 1, UINT64_MAX / BLOCK, 1000), 0);
+	assert_int_equal(have(&visitor, 1, 0, UINT64_C(1) << 46) > 0, true);
 	leave(&visitor);
 }
 
@@ -438,6 +482,7 @@ int main(void)
 		TEST(nothing_is_served_between_hello_and_proof),
 		TEST(nothing_is_served_before_hello),
 		TEST(garbage_ends_that_connection_only),
+		TEST(a_peer_says_which_blocks_it_has),
 		TEST(another_version_is_stale_and_senseless_requests_are_refused),
 		TEST(a_peer_that_does_not_read_costs_little_and_delays_nobody),
 		TEST(who_says_nothing_takes_nobodys_place),

@@ -48,6 +48,15 @@ static void members_may_die_and_join_in_the_middle(void **state)
 	assert_int_equal(world->disturbances, 4);
 }
 
+/* As if NODE's upstream had lost a trial. */
+static void find_slow(const struct node *node)
+{
+	uint32_t slow = kr_pipeline_upstream(&world->pipeline, node->number), upstream;
+
+	if (kr_pipeline_put_last(&world->pipeline, node->number, slow, tell_last, &slow, &upstream) == 0)
+		tell_last(&slow, node->number, upstream);
+}
+
 static void disturb(uint64_t turns)
 {
 	struct node *node = &world->nodes[1 + (uint32_t)rand_r(&world->random) % NODES];
@@ -58,7 +67,7 @@ static void disturb(uint64_t turns)
 	if (turns > 1000 || rand_r(&world->random) % 2)
 		return;
 	world->disturbances++;
-	switch (rand_r(&world->random) % 8) {
+	switch (rand_r(&world->random) % 9) {
 	case 0:
 		stop_node(node->number);
 		break;
@@ -80,6 +89,9 @@ static void disturb(uint64_t turns)
 		break;
 	case 6:
 		world->corrupt = 1;
+		break;
+	case 7:
+		find_slow(node);
 		break;
 	default:
 		if (node->up) {
@@ -167,6 +179,56 @@ static void nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server(void **s
 	kr_stages_rejoin(&first->mount);
 	until(can_read_the_first_block, second);
 	until(can_read_the_first_block, first);
+}
+
+/* The second node waits for the first, which becomes the last and then has to ask the second. */
+static void nodes_do_not_wait_in_a_circle_when_a_member_becomes_the_last(void **state)
+{
+	struct node *first = &world->nodes[1], *second = &world->nodes[2];
+
+	(void)state;
+	start_node(1, LARGE);
+	start_node(2, LARGE);
+	/* Nobody tries another way, or gives up. */
+	first->mount.hops->slow = second->mount.hops->slow = false;
+	first->mount.hops->patience_ms = second->mount.hops->patience_ms = 2 * DEADLINE_S * 1000;
+	world->silent = true;
+	assert_int_equal(try_read(first, UINT64_C(40) * BLOCK, 100), 0);
+	until(has_joined, first);
+	assert_int_equal(try_read(second, 0, 100), 0);
+	until(has_asked_the_server_twice, first);
+	find_slow(second);
+	assert_int_equal(kr_pipeline_upstream(&world->pipeline, 1), 2);
+	world->silent = false;
+	break_server_connections();
+	until(can_read_the_first_block, second);
+	until(can_read_the_first_block, first);
+}
+
+static void turns_until_joined(uint32_t number)
+{
+	assert_true(try_read(&world->nodes[number], 0, 100) >= 0);
+	until(has_joined, &world->nodes[number]);
+}
+
+/* Node 3 has joined, but can ask nobody: its peers would wait for it. */
+static void members_go_round_one_that_has_nothing(void **state)
+{
+	struct node *third = &world->nodes[3];
+
+	(void)state;
+	start_all(LARGE);
+	for (uint32_t i = 1; i <= NODES; i++) {
+		world->nodes[i].mount.hops->patience_ms = 2 * DEADLINE_S * 1000;
+		turns_until_joined(i);
+	}
+	third->mount.hops->charged += KR_HOPS_BUDGET; /* so much is on its way that it asks for nothing */
+	third->done = true;
+	read_all(NULL);
+	for (uint32_t i = 1; i <= NODES; i++)
+		assert_int_equal(world->nodes[i].error, 0);
+	assert_true(world->blocks_sent <= file_blocks() * 110 / 100);
+	third->mount.hops->charged -= KR_HOPS_BUDGET;
 }
 
 static bool has_given_node_1_up(struct node *node)
@@ -390,6 +452,8 @@ int main(void)
 		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
 		TEST(who_sends_bytes_and_no_block_is_given_up),
 		TEST(the_next_mount_finds_what_was_staged),
+		TEST(nodes_do_not_wait_in_a_circle_when_a_member_becomes_the_last),
+		TEST(members_go_round_one_that_has_nothing),
 		TEST(nodes_do_not_wait_in_a_circle_after_a_restart_of_the_server),
 		TEST(a_block_that_the_server_cannot_read_fails_alone),
 		TEST(a_version_that_is_gone_makes_the_attributes_stale),

@@ -100,6 +100,11 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 		node->upstreams++;
 		node->upstream = msg.upstream_request.upstream;
 		break;
+	case KR_MSG_LAST:
+		node->upstreams++;
+		node->upstream = msg.last_request.upstream;
+		node->slow = msg.last_request.node;
+		break;
 	default:
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
 	}
@@ -179,6 +184,7 @@ static inline void node_begin(struct node *node)
 {
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
 		.proto_max = KR_PROTO_VERSION,
+		.may = node->may,
 		.node_name = node->name,
 		.ring_address = "127.0.0.1",
 		.ring_port = node->ring_port,

@@ -251,6 +251,64 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	assert_int_equal(n3->upstream.port, kr_listen_port(&F.server));
 }
 
+/* N nodes that have read the file, with MAY of HELLO; the file. */
+static struct kr_fid start_readers(size_t count, uint64_t may)
+{
+	struct kr_fid fid;
+
+	for (size_t i = 0; i < count; i++) {
+		char name[] = {'n', (char)('1' + i), '\0'};
+		struct node *node = node_new(name);
+
+		node->may = may;
+		node_begin(node);
+		wait_until(node->live);
+	}
+	fid = begin_reading();
+	for (size_t i = 0; i < count; i++)
+		assert_int_equal(upstream_at_join(&F.nodes[i]), i ? F.nodes[i - 1].number : 0);
+	return fid;
+}
+
+static uint32_t upstream_at_slow(struct node *node, const struct kr_fid *fid, const struct node *slow, bool last)
+{
+	struct kr_slow_request msg = {.file = *fid, .node = slow->number, .last = last};
+
+	assert_int_equal(node_call(node, KR_MSG_SLOW, &msg), 0);
+	return the_answer.reply.slow_reply.upstream.node;
+}
+
+static void a_slow_member_becomes_the_last(void **state)
+{
+	struct node *const n = F.nodes;
+	struct kr_fid fid = start_readers(4, KR_FEATURE_SLOW);
+
+	(void)state;
+	assert_int_equal(upstream_at_slow(&n[2], &fid, &n[1], false), n[0].number);
+	assert_int_equal(upstream_at_slow(&n[1], &fid, &n[0], false), 0);
+	assert_int_equal(
+		upstream_at_slow(&n[3], &fid, &n[1], true), n[2].number); /* not its upstream: nothing changes */
+	assert_int_equal(upstream_at_slow(&n[2], &fid, &n[1], true), n[0].number);
+	wait_until(n[1].upstreams == 1);
+	assert_int_equal(n[1].upstream.node, n[3].number);
+	assert_int_equal(n[1].slow, n[1].number);
+	assert_int_equal(n[0].upstreams + n[2].upstreams + n[3].upstreams, 0);
+	/* And a slow one complains of no other. */
+	assert_int_equal(upstream_at_slow(&n[1], &fid, &n[3], true), n[3].number);
+	assert_int_equal(n[3].upstreams, 0);
+}
+
+static void a_pipeline_with_an_old_node_keeps_its_order(void **state)
+{
+	struct node *const n = F.nodes;
+	struct kr_fid fid = start_readers(4, 0);
+
+	(void)state;
+	assert_int_equal(upstream_at_slow(&n[2], &fid, &n[1], true), n[0].number);
+	assert_int_equal(upstream_at_join(&n[3]), n[2].number);
+	assert_int_equal(n[0].upstreams + n[1].upstreams + n[3].upstreams, 0);
+}
+
 static void nodes_of_different_rings_pull_from_each_other_in_no_case(void **state)
 {
 	static const char *const rings[] = {"red", "blue", "red", NULL};
@@ -289,6 +347,8 @@ int main(void)
 		TEST(server_feeds_blocks_of_the_asked_version_only),
 		TEST(reader_that_takes_nothing_holds_up_nobody),
 		TEST(many_connections_that_take_nothing_share_what_one_node_may_hold),
+		TEST(a_slow_member_becomes_the_last),
+		TEST(a_pipeline_with_an_old_node_keeps_its_order),
 		TEST(pipeline_names_upstreams_as_members_come_and_go),
 	};
 
