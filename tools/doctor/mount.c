@@ -316,6 +316,15 @@ void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *moun
 			findings, KR_FINDING_PROBLEM, "daemon", "do what the message says", "%s", kr_fail_reason());
 		return;
 	}
+	if (json_object_get(status, "user")) {
+		kr_findings_add(findings, KR_FINDING_WARNING, "daemon", "run kairan doctor as that user, or as root",
+			"not looked at but for the mount itself: only root and who has mounted it may know its local "
+			"directory and its key");
+		check_ring_port(findings, status);
+		check_twins(findings, mounted);
+		json_decref(status);
+		return;
+	}
 	own = json_object_get(status, "proof");
 	proof.key = *kr_text_of(own, "key") ? kr_text_of(own, "key") : NULL;
 	proof.munge = json_is_true(json_object_get(own, "munge"));
