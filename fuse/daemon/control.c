@@ -45,6 +45,7 @@ struct client {
 	struct kr_control *control;
 	struct kr_conn *conn;
 	bool is_user; /* came by the users' socket, where the kernel says that it is UID */
+	bool refused; /* is being closed: a user who connects all the time keeps no other user out */
 	uint32_t uid;
 	struct kr_link link;
 };
@@ -253,15 +254,15 @@ static void on_connection(uv_stream_t *listener, int status)
 		kr_conn_close(client->conn, false);
 }
 
-/* Whether the user, or all users, have too many connections. */
+/* Whether the user, or all users, have too many connections, without those that were refused. */
 static bool too_many_users(const struct kr_control *control, uint32_t uid)
 {
 	const struct client *client;
 	int own = 0, all = 0;
 
 	KR_LIST_FOR_EACH(client, &control->clients, link) {
-		all += client->is_user;
-		own += client->is_user && client->uid == uid;
+		all += client->is_user && !client->refused;
+		own += client->is_user && !client->refused && client->uid == uid;
 	}
 	return own > USER_CONNECTIONS || all > CONNECTIONS_MAX;
 }
@@ -275,7 +276,8 @@ static void on_user_connection(uv_stream_t *listener, int status)
 		return;
 	client->is_user = true;
 	err = kr_conn_peer_uid(client->conn, &client->uid);
-	if (err < 0 || too_many_users(client->control, client->uid))
+	client->refused = err < 0 || too_many_users(client->control, client->uid);
+	if (client->refused)
 		kr_conn_close(client->conn, false);
 	else
 		kr_conn_set_guest(client->conn, true);
