@@ -19,10 +19,10 @@
 #include "common/rpc/resolve.h"
 #include "fuse/daemon/local_place.h"
 #include "tools/bench_measure.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/find_mount.h"
-#include "tools/units.h"
+#include "tools/base/find_mount.h"
+#include "tools/base/units.h"
 
 static const char usage[] =
 	"usage: kairan bench [--json] DIRECTORY\n"

@@ -9,9 +9,9 @@
 #include "common/base/fail.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/find_mount.h"
+#include "tools/base/find_mount.h"
 
 static const char usage[] =
 	"usage: kairan doctor [--json] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] [--munge-uid UID]] "

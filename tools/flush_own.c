@@ -22,8 +22,8 @@
 #include "common/base/fail.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
-#include "tools/client.h"
-#include "tools/progress.h"
+#include "tools/base/client.h"
+#include "tools/base/progress.h"
 
 enum { LOOK_MS = 100 };
 

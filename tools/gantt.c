@@ -9,9 +9,9 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/gantt.h"
+#include "tools/gantt/gantt.h"
 
 static const char usage[] =
 	"usage: kairan gantt [--file NAME] [--call N] [-o FILE.svg] [--png FILE.png] TRACE...\n"

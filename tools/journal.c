@@ -9,7 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/journal/journal_scan.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
 #include "tools/replay.h"
 

@@ -11,7 +11,7 @@
 #include "common/base/fail.h"
 #include "common/auth/key.h"
 #include "common/base/util.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
 
 #define DAY_S INT64_C(86400)

@@ -5,7 +5,7 @@
 #include "common/base/log.h"
 #include "common/base/nearest.h"
 #include "common/base/util.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
 
 static const struct {

@@ -14,8 +14,8 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
-#include "tools/client.h"
-#include "tools/units.h"
+#include "tools/base/client.h"
+#include "tools/base/units.h"
 
 #ifdef KR_REPLAY
 #include "fuse/base/local_dir.h"

@@ -2,7 +2,7 @@
 #ifndef KR_TOOLS_REPLAY_H
 #define KR_TOOLS_REPLAY_H
 
-#include "tools/login.h"
+#include "tools/base/login.h"
 
 enum { KR_REPLAY_MAX_S = 86400 };
 

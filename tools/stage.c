@@ -17,10 +17,10 @@
 #include "common/base/fail.h"
 #include "common/kairan_ioctl.h"
 #include "common/base/util.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/find_mount.h"
-#include "tools/units.h"
+#include "tools/base/find_mount.h"
+#include "tools/base/units.h"
 
 static const char usage[] =
 	"usage: kairan stage [--wait] PATH...\n"

@@ -10,11 +10,11 @@
 #include "common/base/text.h"
 #include "common/base/util.h"
 #include "fuse/daemon/control_address.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/health.h"
-#include "tools/find_mount.h"
-#include "tools/units.h"
+#include "tools/base/health.h"
+#include "tools/base/find_mount.h"
+#include "tools/base/units.h"
 
 static const char usage[] =
 	"usage: kairan status [--json] [--check] [MOUNTPOINT | [--key FILE | --munge [--munge-socket PATH] "

@@ -9,10 +9,10 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/find_mount.h"
-#include "tools/screen.h"
+#include "tools/base/find_mount.h"
+#include "tools/base/screen.h"
 #include "tools/top_view.h"
 
 enum { BATCH_WIDTH = 512, DELAY_MIN_MS = 100, DELAY_MAX_S = 86400 };

@@ -20,9 +20,9 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/daemon/control_address.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/commands.h"
-#include "tools/find_mount.h"
+#include "tools/base/find_mount.h"
 
 static const char usage[] =
 	"usage: kairan umount [--timeout SECONDS | --drain] [--refused-ok] [--quiet] [--force] MOUNTPOINT\n"

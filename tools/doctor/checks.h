@@ -4,7 +4,7 @@
 
 #include "fuse/daemon/mountpoint.h"
 #include "tools/doctor/findings.h"
-#include "tools/login.h"
+#include "tools/base/login.h"
 
 /* What a mount lacks on this kernel (uname -r), and what that costs; NULL: nothing. */
 const char *kr_kernel_lacks(const char *release);

@@ -16,10 +16,10 @@
 #include "common/base/text.h"
 #include "common/base/util.h"
 #include "fuse/daemon/local_place.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/doctor/checks.h"
-#include "tools/health.h"
-#include "tools/units.h"
+#include "tools/base/health.h"
+#include "tools/base/units.h"
 
 /* Less than the least journal_max, and with it a mount is of little use. */
 enum { LEAST_FREE = 8 << 20, DAY_S = 86400, EXPIRES_SOON_S = 14 * DAY_S };

@@ -16,10 +16,10 @@
 #include "common/rpc/resolve.h"
 #include "common/base/types.h"
 #include "fuse/daemon/local_place.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 #include "tools/doctor/checks.h"
-#include "tools/health.h"
-#include "tools/units.h"
+#include "tools/base/health.h"
+#include "tools/base/units.h"
 
 /* A request of PADDING bytes makes packets that no link of 1500 bytes takes, if this end is set to more.  Segments of
  * SMALL bytes pass wherever IPv6 may. */

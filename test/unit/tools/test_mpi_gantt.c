@@ -11,7 +11,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "tools/gantt.h"
+#include "tools/gantt/gantt.h"
 
 /* Two ranks on two nodes; one writes while the next round is exchanged. Milliseconds. */
 static const struct kr_trace_event sample[] = {

@@ -1,5 +1,5 @@
 /* See path_filter.h. */
-#include "tools/path_filter.h"
+#include "tools/base/path_filter.h"
 
 #include <errno.h>
 #include <fcntl.h>

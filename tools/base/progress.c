@@ -1,12 +1,12 @@
 /* See progress.h. */
-#include "tools/progress.h"
+#include "tools/base/progress.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "tools/units.h"
+#include "tools/base/units.h"
 
 /* The rate is an average in which older seconds count less and less. */
 enum { MEMORY_MS = 3000, LINE_FIRST_MS = 2000, LINE_MS = 60000 };

@@ -1,5 +1,5 @@
 /* See screen.h. */
-#include "tools/screen.h"
+#include "tools/base/screen.h"
 
 #include <errno.h>
 #include <poll.h>

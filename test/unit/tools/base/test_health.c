@@ -1,5 +1,5 @@
 /* What makes `kairan status --check` say that somebody should look. */
-#include "tools/health.h"
+#include "tools/base/health.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* See health.h. */
-#include "tools/health.h"
+#include "tools/base/health.h"
 
 #include <string.h>
 

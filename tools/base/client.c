@@ -1,5 +1,5 @@
 /* See client.h. */
-#include "tools/client.h"
+#include "tools/base/client.h"
 
 #include <errno.h>
 #include <fcntl.h>

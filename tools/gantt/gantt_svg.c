@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "tools/gantt.h"
+#include "tools/gantt/gantt.h"
 
 enum { LEFT = 130, CHART = 1200, RIGHT = 20, TOP = 56, ROW = 22, BOTTOM = 40, TICKS = 10 };
 

@@ -1,5 +1,5 @@
 /* What kairan flush and umount tell of a transfer. */
-#include "tools/progress.h"
+#include "tools/base/progress.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "fuse/daemon/mountpoint.h"
-#include "tools/login.h"
+#include "tools/base/login.h"
 
 /* Exit codes of all commands that talk to daemons. */
 enum kr_exit { KR_EXIT_OK = 0, KR_EXIT_LEFT = 1, KR_EXIT_FAILED = 2, KR_EXIT_USAGE = 64 };

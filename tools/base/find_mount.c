@@ -1,5 +1,5 @@
 /* See find_mount.h.  Walks the path as the kernel does, but stops at the first kairanfs mount. */
-#include "tools/find_mount.h"
+#include "tools/base/find_mount.h"
 
 #include <errno.h>
 #include <limits.h>

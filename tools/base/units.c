@@ -1,5 +1,5 @@
 /* See units.h. */
-#include "tools/units.h"
+#include "tools/base/units.h"
 
 #include <stdio.h>
 

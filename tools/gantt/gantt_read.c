@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
-#include "tools/gantt.h"
+#include "tools/gantt/gantt.h"
 
 void kr_gantt_init(struct kr_gantt *gantt)
 {

@@ -1,5 +1,5 @@
 /* See login.h. */
-#include "tools/login.h"
+#include "tools/base/login.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -11,7 +11,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "common/config/options.h"
-#include "tools/client.h"
+#include "tools/base/client.h"
 
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage)
 {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
-#include "tools/gantt.h"
+#include "tools/gantt/gantt.h"
 
 /* One rank in one call: its events of each phase are neighbours, in ascending order. */
 struct share {
