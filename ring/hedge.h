@@ -5,10 +5,11 @@
  * upstream (`beside`) when the upstream owes blocks and has sent nothing for a tick, or when the node is slow: it gets
  * less than a third of what it has got at its best, or does not know yet what can be got.  A trial begins if the
  * upstream is silent, or if `beside` has all blocks that the upstream owes: then it is well ahead.  During the trial
- * the node asks `beside` for what it wants next.  Both are on the same way of the bytes, so neither can be ahead for
- * long unless what lies between is slow: if the server or this node is slow, both send at the same rate.  The upstream
- * wins with KR_HEDGE_WON blocks if these are half of what `beside` has sent.  It loses if `beside` has sent
- * KR_HEDGE_LOST blocks, and the upstream less than a third of that (a fifth if it was silent), at two ticks.
+ * the node asks `beside` for what it wants next.  The upstream gets its blocks from `beside`, which cannot stay ahead
+ * of it unless the upstream or the link between them is slow.  If the server or this node is slow, both send at the
+ * same rate.  The upstream wins with KR_HEDGE_WON blocks if these are half of what `beside` has sent.  It loses if
+ * `beside` has sent KR_HEDGE_LOST blocks, and the upstream less than a third of that (a fifth if it was silent), at
+ * two ticks.
  *
  * Each trial that the upstream wins makes later ones rarer, since one with the server makes the server send some blocks
  * twice.
