@@ -292,17 +292,6 @@ static struct kr_conn *server_end(struct fixture *f)
 	return kr_list_empty(&f->server.data->hops) ? NULL : server_hop(f)->conn;
 }
 
-/* Reads no more, and has no room to speak of for what comes. */
-static void take_nothing(struct node *lane)
-{
-	static const int least = 1;
-	uv_os_fd_t fd;
-
-	kr_conn_pause(lane->conn);
-	assert_int_equal(uv_fileno(&lane->conn->handle, &fd), 0);
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof(least)), 0);
-}
-
 static void nothing(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
 	(void)context, (void)err, (void)reply, (void)data, (void)more;
@@ -312,7 +301,7 @@ static void nothing(void *context, int err, const void *reply, struct kr_buf *da
  * it. */
 static void flood(struct fixture *f, struct node *lane, uint16_t type, const void *msg)
 {
-	take_nothing(lane);
+	kr_conn_pause(lane->conn);
 	for (uint64_t id = 1 << 20; id < (1 << 20) + FLOOD && lane->conn; id += FLOOD_AT_ONCE) {
 		for (uint64_t i = 0; i < FLOOD_AT_ONCE && lane->conn; i++)
 			kr_conn_request_as(lane->conn, id + i, 0, type, msg, NULL, 0, nothing, NULL);
@@ -380,7 +369,7 @@ static void a_short_block_takes_no_whole_one(void **state)
 		node_call(f->nodes[HOSTILE], KR_MSG_GETATTR, &(struct kr_getattr_request){.file = own_file}, &reply),
 		0);
 	assert_int_equal(open_ring(lane, &f->nodes[HOSTILE]->hello, f->nodes[HOSTILE]->hello.ring_key, &hop), 0);
-	take_nothing(lane);
+	kr_conn_pause(lane->conn);
 	pull_often(lane, &own_file, reply->getattr_reply.attr.version);
 	assert_true(node_wait_for(&f->loop, has_as_many_frames_as_may_be, f));
 	for (uint64_t until_ns = kr_clock_ns() + 300 * KR_NS_PER_MS; kr_clock_ns() < until_ns;)
