@@ -49,28 +49,64 @@ static void put_number(FILE *out, double number)
 		fprintf(out, " %.9g\n", number);
 }
 
-/* One line: the name, labels, the number.  LABEL (may be NULL) has the value VALUE, LE is a bucket's limit or NULL. */
-static void put_sample(FILE *out, const char *name, const char *suffix, const char *label, const char *value,
-	const char *le, double number)
+static void put_label(FILE *out, const char *name, size_t length, const char *value)
+{
+	fprintf(out, "%.*s=\"", (int)length, name);
+	put_escaped(out, value);
+	fputc('"', out);
+}
+
+/* The label NAME (LENGTH bytes) as text, owned; NULL: out of memory. */
+static char *label_text(const char *name, size_t length, const char *value)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return NULL;
+	put_label(out, name, length, value);
+	fclose(out);
+	return text;
+}
+
+/* The members NAMES ("a,b") of OBJECT as labels, owned; NULL: out of memory. */
+static char *member_labels(const char *names, const json_t *object)
+{
+	KR_AUTO_FREE char *copy = kr_xstrdup(names);
+	char *text = NULL, *rest = NULL, number[32];
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+
+	if (!out)
+		return NULL;
+	for (char *name = strtok_r(copy, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
+		const json_t *member = json_object_get(object, name);
+
+		snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(member));
+		fputs(name == copy ? "" : ",", out);
+		put_label(out, name, strlen(name), json_is_string(member) ? json_string_value(member) : number);
+	}
+	fclose(out);
+	return text;
+}
+
+/* One line: the name, labels, the number.  LABELS is text or NULL, LE is a bucket's limit or NULL. */
+static void put_sample(
+	FILE *out, const char *name, const char *suffix, const char *labels, const char *le, double number)
 {
 	fprintf(out, "%s%s", name, suffix);
-	if (label || le)
-		fputc('{', out);
-	if (label) {
-		fprintf(out, "%s=\"", label);
-		put_escaped(out, value);
-		fputc('"', out);
-	}
-	if (le)
-		fprintf(out, "%sle=\"%s\"", label ? "," : "", le);
-	if (label || le)
-		fputc('}', out);
+	if (labels && le)
+		fprintf(out, "{%s,le=\"%s\"}", labels, le);
+	else if (le)
+		fprintf(out, "{le=\"%s\"}", le);
+	else if (labels)
+		fprintf(out, "{%s}", labels);
 	put_number(out, number);
 }
 
 /* All buckets, also those that are not used, so that the lines are the same in each scrape. */
-static void put_histogram(
-	FILE *out, const struct kr_metric *metric, const char *label, const char *value, const json_t *histogram)
+static void put_histogram(FILE *out, const struct kr_metric *metric, const char *labels, const json_t *histogram)
 {
 	const json_t *buckets = json_object_get(histogram, "buckets");
 	json_int_t total = 0;
@@ -80,25 +116,26 @@ static void put_histogram(
 		total += json_integer_value(json_array_get(buckets, i));
 		if (i < KR_HISTOGRAM_BUCKETS - 1)
 			snprintf(le, sizeof(le), "%.9g", (double)(UINT64_C(1) << i) / 1e6);
-		put_sample(out, metric->name, "_bucket", label, value, i < KR_HISTOGRAM_BUCKETS - 1 ? le : "+Inf",
+		put_sample(out, metric->name, "_bucket", labels, i < KR_HISTOGRAM_BUCKETS - 1 ? le : "+Inf",
 			(double)total);
 	}
-	put_sample(out, metric->name, "_count", label, value, NULL, (double)total);
-	put_sample(out, metric->name, "_sum", label, value, NULL,
+	put_sample(out, metric->name, "_count", labels, NULL, (double)total);
+	put_sample(out, metric->name, "_sum", labels, NULL,
 		(double)json_integer_value(json_object_get(histogram, "sum_us")) / 1e6);
 }
 
-static void put_figure(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const char *label,
-	const char *value, const json_t *figure)
+/* LABELS: text or NULL. */
+static void put_figure(
+	FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const char *labels, const json_t *figure)
 {
 	double number = json_is_boolean(figure) ? json_is_true(figure) : json_number_value(figure);
 
 	if (type == KR_METRIC_HISTOGRAM)
-		put_histogram(out, metric, label, value, figure);
+		put_histogram(out, metric, labels, figure);
 	else if (type == KR_METRIC_INFO)
-		put_sample(out, metric->name, "_info", label, json_string_value(figure), NULL, 1);
+		put_sample(out, metric->name, "_info", labels, NULL, 1);
 	else
-		put_sample(out, metric->name, type == KR_METRIC_COUNTER ? "_total" : "", label, value, NULL,
+		put_sample(out, metric->name, type == KR_METRIC_COUNTER ? "_total" : "", labels, NULL,
 			number / (metric->divisor > 0 ? metric->divisor : 1));
 }
 
@@ -116,24 +153,37 @@ static bool has_figure(enum kr_metric_type type, const json_t *figure)
 
 static void put_object(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const json_t *object)
 {
-	const char *value;
-	const json_t *figure;
-
 	for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
 		at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
-		value = json_object_iter_key(at);
-		figure = json_object_iter_value(at);
-		if (has_figure(type, figure))
-			put_figure(out, metric, type, metric->label, value, figure);
+		const json_t *figure = json_object_iter_value(at);
+		KR_AUTO_FREE char *labels = label_text(metric->label, strlen(metric->label), json_object_iter_key(at));
+
+		if (labels && has_figure(type, figure))
+			put_figure(out, metric, type, labels, figure);
+	}
+}
+
+static void put_array(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const json_t *array)
+{
+	for (size_t i = 0; i < json_array_size(array); i++) {
+		const json_t *element = json_array_get(array, i), *figure = find(element, metric->path);
+		KR_AUTO_FREE char *labels = member_labels(metric->label, element);
+
+		if (labels && has_figure(type, figure))
+			put_figure(out, metric, type, labels, figure);
 	}
 }
 
 static void put_row(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const json_t *status)
 {
-	const json_t *figure = find(status, metric->path);
+	const json_t *figure = metric->array ? NULL : find(status, metric->path);
 	const char *value = metric->label ? strchr(metric->label, '=') : NULL;
-	char label[64];
+	KR_AUTO_FREE char *labels = NULL;
 
+	if (metric->array) {
+		put_array(out, metric, type, find(status, metric->array));
+		return;
+	}
 	if (metric->label && !value && type != KR_METRIC_INFO) {
 		put_object(out, metric, type, figure);
 		return;
@@ -141,8 +191,9 @@ static void put_row(FILE *out, const struct kr_metric *metric, enum kr_metric_ty
 	if (!has_figure(type, figure))
 		return;
 	if (metric->label)
-		snprintf(label, sizeof(label), "%.*s", (int)strcspn(metric->label, "="), metric->label);
-	put_figure(out, metric, type, metric->label ? label : NULL, value ? value + 1 : NULL, figure);
+		labels = label_text(
+			metric->label, strcspn(metric->label, "="), value ? value + 1 : json_string_value(figure));
+	put_figure(out, metric, type, labels, figure);
 }
 
 static void put_head(FILE *out, const struct kr_metric *metric)

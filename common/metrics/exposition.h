@@ -19,6 +19,9 @@ struct kr_metric {
 	/* Where the figure is: names of members, "journal.used".  A histogram is an object as of kr_histogram_json.
 	 * true is 1.  A figure that the status lacks, or that is null, is left out. */
 	const char *path;
+	/* NULL, or the path of an array: PATH is within each of its objects, and LABEL lists the members ("name,node")
+	 * of these that are labels. */
+	const char *array;
 	double divisor; /* of the figure: 1000 for milliseconds; 0: 1 */
 	/* "kind": the path leads to an object, each of whose figures is a sample with its name as this label.
 	 * "kind=read": this label.  Of KR_METRIC_INFO: the name of the label whose value the text at PATH is. */

@@ -10,6 +10,7 @@
 #define COUNTER .type = KR_METRIC_COUNTER
 #define BYTES .unit = "bytes"
 #define SECONDS .unit = "seconds", .divisor = 1000
+#define EACH_NODE .array = "nodes", .label = "name,node,ring"
 
 static const struct kr_metric metrics[] = {
 	{"kairan_server", .type = KR_METRIC_INFO, .path = "version", .label = "version",
@@ -27,6 +28,20 @@ static const struct kr_metric metrics[] = {
 		.help = "Unflushed on all nodes, as they said last."},
 	{"kairan_server_nodes_refused_bytes", GAUGE, BYTES, .path = "nodes_refused_bytes",
 		.help = "Of these, refused by the server."},
+	{"kairan_server_node_connected", GAUGE, EACH_NODE, .path = "connected",
+		.help = "1: the node has a connection."},
+	{"kairan_server_node_silent_seconds", GAUGE, SECONDS, EACH_NODE, .path = "silent_ms",
+		.help = "Since when the node was not heard."},
+	{"kairan_server_node_unflushed_bytes", GAUGE, BYTES, EACH_NODE, .path = "unflushed_bytes",
+		.help = "Unflushed on the node, as it said last."},
+	{"kairan_server_node_unflushed_age_seconds", GAUGE, SECONDS, EACH_NODE, .path = "unflushed_ms",
+		.help = "For how long all reports of the node have had unflushed bytes."},
+	{"kairan_server_node_refused_bytes", GAUGE, BYTES, EACH_NODE, .path = "refused_bytes",
+		.help = "Of its unflushed bytes, refused by the server."},
+	{"kairan_server_node_served_bytes", COUNTER, BYTES, EACH_NODE, .path = "served_bytes",
+		.help = "Blocks that the server itself sent to the node."},
+	{"kairan_server_node_flushed_bytes", COUNTER, BYTES, EACH_NODE, .path = "flushed_bytes",
+		.help = "Bytes of flush rounds that came from the node; a chained round comes from its last node."},
 	{"kairan_server_requests", COUNTER, .path = "requests", .label = "type", .help = "Requests of nodes."},
 	{"kairan_server_request_duration_seconds", .type = KR_METRIC_HISTOGRAM, .unit = "seconds", .path = "latencies",
 		.label = "type", .help = "From a request to its reply, waits for other nodes included."},
@@ -84,7 +99,10 @@ static const struct kr_metric metrics[] = {
 static char *collect(void *context)
 {
 	json_t *figures = kr_server_figures(context);
-	char *text = figures ? kr_exposition(metrics, KR_ARRAY_SIZE(metrics), figures) : NULL;
+	char *text;
+
+	json_object_set_new(figures, "nodes", kr_server_node_figures(context));
+	text = figures ? kr_exposition(metrics, KR_ARRAY_SIZE(metrics), figures) : NULL;
 
 	json_decref(figures);
 	return text;

@@ -8,6 +8,7 @@
 
 #include "common/base/text.h"
 #include "common/base/process.h"
+#include "common/base/ring_order.h"
 #include "server/flush/data.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
@@ -29,32 +30,44 @@ static json_t *integer(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
+/* What metrics tell of a node: no address and no key. */
+static json_t *node_figures(const struct kr_session *session, uint64_t now_ns)
+{
+	const uint64_t since_ns = session->backlog.since_ns;
+	json_t *object = json_object();
+
+	json_object_set_new(object, "name", kr_text_json(session->name));
+	json_object_set_new(object, "node", integer(session->node));
+	json_object_set_new(object, "connected", json_boolean(session->conn != NULL));
+	json_object_set_new(object, "ring", kr_text_json(session->ring.name));
+	json_object_set_new(object, "silent_ms", integer((now_ns - session->expiry.heard_ns) / KR_NS_PER_MS));
+	json_object_set_new(object, "unflushed_bytes", integer(session->backlog.unflushed));
+	json_object_set_new(object, "unflushed_ms", integer(since_ns ? (now_ns - since_ns) / KR_NS_PER_MS : 0));
+	json_object_set_new(object, "refused_bytes", integer(session->backlog.refused));
+	json_object_set_new(object, "served_bytes", integer(session->ring.served_bytes));
+	json_object_set_new(object, "flushed_bytes", integer(session->ring.flushed_bytes));
+	return object;
+}
+
 static json_t *session_status(const struct kr_session *session, uint64_t now_ns)
 {
-	json_t *object = json_object();
-	uint64_t received = 0, sent = 0, opens = 0;
+	json_t *object = node_figures(session, now_ns);
 	const struct kr_attachment *attachment;
+	uint64_t received = 0, sent = 0, opens = 0;
 	char key[KR_KEY_DESCRIPTION];
 
 	if (session->conn)
 		kr_conn_counters(session->conn, &received, &sent);
 	KR_LIST_FOR_EACH(attachment, &session->leases.attachments, of_session)
 		opens += attachment->opens;
-	json_object_set_new(object, "name", kr_text_json(session->name));
-	json_object_set_new(object, "node", integer(session->node));
-	json_object_set_new(object, "connected", json_boolean(session->conn != NULL));
 	json_object_set_new(object, "address", json_string(session->conn ? kr_conn_peer(session->conn) : ""));
 	json_object_set_new(object, "security",
 		json_string(session->conn ? kr_security_name(kr_conn_security(session->conn)) : ""));
 	json_object_set_new(
 		object, "key", json_string(session->trust.key ? kr_key_describe(session->trust.key, key) : ""));
-	json_object_set_new(object, "ring", kr_text_json(session->ring.name));
 	json_object_set_new(object, "ring_address", json_string(session->ring.address));
 	json_object_set_new(object, "ring_port", integer(session->ring.port));
-	json_object_set_new(object, "silent_ms", integer((now_ns - session->expiry.heard_ns) / KR_NS_PER_MS));
 	json_object_set_new(object, "reclaiming", json_boolean(session->recovery.reclaiming));
-	json_object_set_new(object, "unflushed_bytes", integer(session->backlog.unflushed));
-	json_object_set_new(object, "refused_bytes", integer(session->backlog.refused));
 	json_object_set_new(object, "opens", integer(opens));
 	json_object_set_new(object, "requests", integer(session->requests.count));
 	json_object_set_new(object, "running", integer(session->flow.running));
@@ -199,6 +212,30 @@ json_t *kr_server_figures(const struct kr_server *server)
 	json_object_set_new(object, "process", kr_process_status());
 	add_sessions(server, object);
 	return object;
+}
+
+static int in_ring(const void *a, const void *b)
+{
+	const struct kr_session *const *one = a, *const *other = b;
+	int rings = strcmp((*one)->ring.name, (*other)->ring.name);
+
+	return rings ? rings : kr_ring_order((*one)->name, (*one)->node, (*other)->name, (*other)->node);
+}
+
+json_t *kr_server_node_figures(const struct kr_server *server)
+{
+	KR_AUTO_FREE const struct kr_session **sorted = kr_xcalloc(server->sessions->count + 1, sizeof(*sorted));
+	const uint64_t now_ns = kr_clock_ns();
+	json_t *nodes = json_array();
+	const struct kr_session *session;
+	size_t count = 0;
+
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link)
+		sorted[count++] = session;
+	qsort(sorted, count, sizeof(*sorted), in_ring);
+	for (size_t i = 0; i < count; i++)
+		json_array_append_new(nodes, node_figures(sorted[i], now_ns));
+	return nodes;
 }
 
 static json_t *whole_status(const struct kr_server *server)

@@ -243,6 +243,7 @@ static void write_inline(struct kr_sfile *file, const struct kr_round_action *ac
 	apply->checksum = msg->checksum;
 	data->owner->counters.inline_rounds++;
 	data->owner->counters.bytes += position;
+	request->session->ring.flushed_bytes += position;
 	data->owner->counters.extents += msg->extents.count;
 	finish(file, apply);
 }

@@ -127,13 +127,18 @@ static void start_jobs(struct kr_round_stream *round_stream);
 static bool complete(struct kr_round_stream *round_stream)
 {
 	struct kr_sfile *file = round_stream->file;
+	struct kr_data *data = kr_data_of(file);
 	uint64_t round = round_stream->round;
+	struct kr_session *session;
 
 	if (!round_stream->ended || round_stream->jobs || round_stream->batch || round_stream->failed)
 		return false;
+	session = round_stream->hop ? kr_session_find(data->server, round_stream->hop->session) : NULL;
+	if (session)
+		session->ring.flushed_bytes += round_stream->bytes;
 	leave_hop(round_stream, 0);
-	kr_data_of(file)->counters.bytes += round_stream->bytes;
-	kr_data_of(file)->counters.extents += round_stream->extents;
+	data->counters.bytes += round_stream->bytes;
+	data->counters.extents += round_stream->extents;
 	file->data->round_stream = NULL;
 	kr_round_stream_free(round_stream);
 	kr_flush_received(file, round);

@@ -136,6 +136,7 @@ static void send_blocks(struct read_job *job)
 {
 	struct pull *pull = job->pull;
 	struct kr_data *data = pull->hop->data;
+	struct kr_session *session = kr_session_find(data->server, pull->hop->session);
 
 	for (size_t i = 0; i < job->read && pull->hop->conn; i++) {
 		struct kr_pull_reply reply = {.block = job->first + i, .checksum = job->checksums[i]};
@@ -144,6 +145,8 @@ static void send_blocks(struct read_job *job)
 		kr_conn_reply(pull->hop->conn, KR_MSG_PULL, pull->id, KR_FRAME_MORE, 0, &reply, &slice, 1);
 		data->counters.fed_blocks++;
 		data->counters.fed_bytes += slice.length;
+		if (session)
+			session->ring.served_bytes += slice.length;
 	}
 }
 

@@ -397,6 +397,10 @@ static void handle_backlog(struct kr_request *request)
 	/* For people and JSON. */
 	session->backlog.unflushed = KR_MIN(backlog->unflushed, (uint64_t)INT64_MAX);
 	session->backlog.refused = KR_MIN(backlog->refused, session->backlog.unflushed);
+	if (!session->backlog.unflushed)
+		session->backlog.since_ns = 0;
+	else if (!session->backlog.since_ns)
+		session->backlog.since_ns = kr_clock_ns();
 	kr_request_reply_job(request);
 }
 

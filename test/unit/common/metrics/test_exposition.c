@@ -60,6 +60,21 @@ static void rows_of_one_name_are_one_metric(void **state)
 		"# EOF\n");
 }
 
+static void objects_of_an_array_are_labelled_by_their_members(void **state)
+{
+	static const struct kr_metric metrics[] = {
+		{"x_bytes", .unit = "bytes", .array = "nodes", .path = "bytes", .label = "name,node", .help = "Bytes."},
+	};
+
+	(void)state;
+	expect(metrics, 1,
+		json_pack("{s:[{s:s, s:i, s:i}, {s:s, s:i, s:i}, {s:s}]}", "nodes", "name", "a", "node", 1, "bytes", 5,
+			"name", "a\",ring=\"", "node", 2, "bytes", 0, "name", "no figure"),
+		"# TYPE x_bytes gauge\n# UNIT x_bytes bytes\n# HELP x_bytes Bytes.\n"
+		"x_bytes{name=\"a\",node=\"1\"} 5\nx_bytes{name=\"a\\\",ring=\\\"\",node=\"2\"} 0\n# EOF\n");
+	expect(metrics, 1, json_object(), "# TYPE x_bytes gauge\n# UNIT x_bytes bytes\n# HELP x_bytes Bytes.\n# EOF\n");
+}
+
 static void labels_and_help_are_escaped(void **state)
 {
 	static const struct kr_metric metrics[] = {
@@ -103,6 +118,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(counters_end_with_total_and_units_are_scaled),
 		cmocka_unit_test(rows_of_one_name_are_one_metric),
+		cmocka_unit_test(objects_of_an_array_are_labelled_by_their_members),
 		cmocka_unit_test(labels_and_help_are_escaped),
 		cmocka_unit_test(histograms_are_cumulative),
 	};

@@ -143,6 +143,7 @@ static void what_a_node_says_of_its_backlog_stays_with_its_session(void **state)
 	struct node *node = joined(f, 0);
 	struct kr_backlog_request backlog = {.unflushed = 10, .refused = 3};
 	const struct kr_session *session;
+	uint64_t since_ns;
 
 	joined(f, 1);
 	assert_true(node->hello.may & KR_FEATURE_BACKLOG);
@@ -150,11 +151,17 @@ static void what_a_node_says_of_its_backlog_stays_with_its_session(void **state)
 	session = kr_session_find(&f->server, node->hello.session);
 	assert_int_equal(session->backlog.unflushed, 10);
 	assert_int_equal(session->backlog.refused, 3);
+	since_ns = session->backlog.since_ns;
+	assert_true(since_ns > 0);
 	assert_int_equal(kr_session_find(&f->server, f->nodes[1]->hello.session)->backlog.unflushed, 0);
 	backlog = (struct kr_backlog_request){.unflushed = UINT64_MAX, .refused = UINT64_MAX};
 	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
 	assert_int_equal(session->backlog.unflushed, INT64_MAX);
 	assert_int_equal(session->backlog.refused, INT64_MAX);
+	assert_int_equal(session->backlog.since_ns, since_ns);
+	backlog = (struct kr_backlog_request){0};
+	assert_int_equal(node_call(node, KR_MSG_BACKLOG, &backlog, NULL), 0);
+	assert_int_equal(session->backlog.since_ns, 0);
 }
 
 static void an_open_file_outlives_its_name(void **state)
