@@ -41,6 +41,7 @@ void kr_metrics_stop(struct kr_metrics_server *server)
 #include <arpa/inet.h>
 #include <microhttpd.h>
 #include <pthread.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -59,8 +60,9 @@ enum {
 	CONNECTION_MS = 10000,
 	TICK_MS = 500,
 	BACKLOG = 64,
-	FRESH_MS = 200,   /* for so long a text is given out again */
-	COLLECT_MS = 5000 /* for so long a request waits for the loop */
+	FRESH_MS = 200,    /* for so long a text is given out again */
+	COLLECT_MS = 5000, /* for so long a request waits for the loop */
+	HASH_TEXT = sodium_base64_ENCODED_LEN(crypto_hash_sha256_BYTES, sodium_base64_VARIANT_ORIGINAL)
 };
 
 /* What all requests of a moment get. */
@@ -82,7 +84,7 @@ struct kr_metrics_server {
 	uv_timer_t tick;
 	int open_handles;
 	struct MHD_Daemon *http;
-	struct MHD_Response *not_found, *not_allowed, *busy;
+	struct MHD_Response *page, *not_found, *not_allowed, *busy;
 
 	pthread_mutex_t lock;
 	pthread_cond_t made; /* the next two have changed */
@@ -96,8 +98,6 @@ bool kr_metrics_is_built(void)
 	return true;
 }
 
-/* --- the text ------------------------------------------------------------------------------------ */
-
 static struct MHD_Response *response_of(char *text, enum MHD_ResponseMemoryMode mode, const char *type)
 {
 	struct MHD_Response *response = MHD_create_response_from_buffer(strlen(text), text, mode);
@@ -109,6 +109,50 @@ static struct MHD_Response *response_of(char *text, enum MHD_ResponseMemoryMode 
 	MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
 	return response;
 }
+
+/* --- the page ------------------------------------------------------------------------------------ */
+
+static char page[] =
+#include "common/page.inc" /* page.html */
+	;
+
+/* The hash of what the page has between <TAG> and </TAG>, as Content-Security-Policy names it. */
+static void hash_element(const char *tag, char ret_hash[HASH_TEXT])
+{
+	unsigned char hash[crypto_hash_sha256_BYTES];
+	char opening[16], closing[16];
+	const char *from, *to;
+
+	snprintf(opening, sizeof(opening), "<%s>", tag);
+	snprintf(closing, sizeof(closing), "</%s>", tag);
+	from = strstr(page, opening) + strlen(opening);
+	to = strstr(from, closing);
+	crypto_hash_sha256(hash, (const unsigned char *)from, (size_t)(to - from));
+	sodium_bin2base64(ret_hash, HASH_TEXT, hash, sizeof(hash), sodium_base64_VARIANT_ORIGINAL);
+}
+
+/* The browser runs the page's own script and style alone, and asks nobody but this daemon. */
+static struct MHD_Response *page_response(void)
+{
+	struct MHD_Response *response = response_of(page, MHD_RESPMEM_PERSISTENT, "text/html; charset=utf-8");
+	char policy[400], script[HASH_TEXT], style[HASH_TEXT];
+
+	if (!response)
+		return NULL;
+	hash_element("script", script);
+	hash_element("style", style);
+	snprintf(policy, sizeof(policy),
+		"default-src 'none'; script-src 'sha256-%s'; style-src 'sha256-%s'; connect-src 'self'; "
+		"base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		script, style);
+	if (MHD_add_response_header(response, "Content-Security-Policy", policy) == MHD_YES &&
+		MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES)
+		return response;
+	MHD_destroy_response(response);
+	return NULL;
+}
+
+/* --- the text ------------------------------------------------------------------------------------ */
 
 /* Loop thread. */
 static void on_ask(uv_async_t *async)
@@ -166,6 +210,8 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
 	(void)version, (void)upload, (void)upload_size, (void)request;
 	if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
 		return MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, server->not_allowed);
+	if (strcmp(url, "/") == 0)
+		return MHD_queue_response(connection, MHD_HTTP_OK, server->page);
 	if (strcmp(url, "/metrics") != 0)
 		return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, server->not_found);
 	return answer_text(server, connection);
@@ -311,6 +357,8 @@ static void free_server(struct kr_metrics_server *server)
 		remove_client(server, server->clients->fd);
 	if (server->text.response)
 		MHD_destroy_response(server->text.response);
+	if (server->page)
+		MHD_destroy_response(server->page);
 	if (server->not_found)
 		MHD_destroy_response(server->not_found);
 	if (server->not_allowed)
@@ -332,13 +380,14 @@ static void on_handle_closed(uv_handle_t *handle)
 
 static bool make_responses(struct kr_metrics_server *server)
 {
-	static char not_found[] = "Metrics are at /metrics.\n", not_allowed[] = "GET or HEAD.\n",
+	static char not_found[] = "Metrics are at /metrics, a page is at /.\n", not_allowed[] = "GET or HEAD.\n",
 		    busy[] = "The daemon is busy, or ends.\n";
 
+	server->page = page_response();
 	server->not_found = response_of(not_found, MHD_RESPMEM_PERSISTENT, "text/plain");
 	server->not_allowed = response_of(not_allowed, MHD_RESPMEM_PERSISTENT, "text/plain");
 	server->busy = response_of(busy, MHD_RESPMEM_PERSISTENT, "text/plain");
-	return server->not_found && server->busy && server->not_allowed &&
+	return server->page && server->not_found && server->busy && server->not_allowed &&
 		MHD_add_response_header(server->not_allowed, MHD_HTTP_HEADER_ALLOW, "GET, HEAD") == MHD_YES;
 }
 

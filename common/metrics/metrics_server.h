@@ -1,4 +1,5 @@
-/* Serves metrics over HTTP: GET and HEAD of /metrics, for Prometheus and others.
+/* Serves metrics over HTTP: GET and HEAD of /metrics, for Prometheus and others, and of /, a page
+ * for browsers (page.html) that draws what /metrics tells.
  *
  * A thread of libmicrohttpd talks HTTP, so that no client holds up the daemon's loop.  It asks the loop for the text at
  * most a few times a second, however many clients there are.  Connections, their memory and their time are bounded, and

@@ -73,7 +73,8 @@ static const struct kr_option table[] = {
 	{.name = "shared_mmap", .type = KR_OPTION_BOOL, .offset = FIELD(shared_mmap),
 		.help = "on kernels before 6.6, which need it for that: files open for reading and writing can be mapped with MAP_SHARED"},
 	{.name = "metrics", .type = KR_OPTION_STRING, .offset = FIELD(metrics), .value_name = "ADDR:PORT",
-		.help = "serve metrics for Prometheus at http://ADDR:PORT/metrics, to everybody who reaches the address; off by default"},
+		.help = "serve metrics for Prometheus at http://ADDR:PORT/metrics, and a page for browsers at /, to everybody "
+			"who reaches the address; off by default"},
 	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
 		.help = "mount over a directory that is not empty"},
 	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,

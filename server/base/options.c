@@ -67,8 +67,8 @@ static const struct kr_option table[] = {
 		.help = "When what a node has written passes to other nodes: with share when it is on the disk, with "
 			"never at once; then a loss of this machine's power can undo what others have seen already."},
 	{.name = "metrics", .type = KR_OPTION_STRING, .offset = FIELD(metrics), .value_name = "ADDR:PORT",
-		.help = "Serve metrics for Prometheus at http://ADDR:PORT/metrics, to everybody who reaches the address; "
-			"off by default."},
+		.help = "Serve metrics for Prometheus at http://ADDR:PORT/metrics, and a page for browsers at /, to everybody "
+			"who reaches the address; off by default."},
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
 		.help = "Log what happens in detail."},
 };

@@ -103,7 +103,7 @@ static int dial(const struct loop *loop)
 /* What comes until the end; "" after a reset. */
 static const char *hear(int fd)
 {
-	static char text[4096];
+	static char text[65536];
 	size_t length = 0;
 	ssize_t got;
 
@@ -127,7 +127,7 @@ static bool begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-static void only_get_and_head_of_metrics_are_served(void **state)
+static void only_get_and_head_of_metrics_and_the_page_are_served(void **state)
 {
 	struct loop loop;
 	const char *text;
@@ -142,7 +142,16 @@ static void only_get_and_head_of_metrics_are_served(void **state)
 	assert_true(begins(text, "HTTP/1.1 200 "));
 	assert_non_null(strstr(text, "Content-Length: 10\r\n"));
 	assert_null(strstr(text, "EOF"));
-	assert_true(begins(ask(&loop, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 404 "));
+	text = ask(&loop, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(begins(text, "HTTP/1.1 200 "));
+	assert_non_null(strstr(text, "text/html; charset=utf-8\r\n"));
+	assert_non_null(strstr(text, "\r\n\r\n<!DOCTYPE html>\n"));
+	assert_non_null(strstr(text, "</html>\n"));
+	text = ask(&loop, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+	assert_true(begins(text, "HTTP/1.1 200 "));
+	assert_null(strstr(text, "html>"));
+	assert_true(begins(ask(&loop, "POST / HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 405 "));
+	assert_true(begins(ask(&loop, "GET /index.html HTTP/1.1\r\nHost: x\r\n\r\n"), "HTTP/1.1 404 "));
 	text = ask(&loop, "POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc");
 	assert_true(begins(text, "HTTP/1.1 405 "));
 	assert_non_null(strstr(text, "Allow: GET, HEAD\r\n"));
@@ -245,7 +254,7 @@ static void a_port_in_use_is_an_error(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_get_and_head_of_metrics_are_served),
+		cmocka_unit_test(only_get_and_head_of_metrics_and_the_page_are_served),
 		cmocka_unit_test(many_requests_ask_the_loop_a_few_times),
 		cmocka_unit_test(a_head_of_a_megabyte_is_refused),
 		cmocka_unit_test(a_slow_request_ends),

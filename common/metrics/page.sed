@@ -1,0 +1,3 @@
+# Makes a string of C of each line.
+s/[\\"]/\\&/g
+s/.*/"&\\n"/
