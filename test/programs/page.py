@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""The page that daemons serve beside their metrics: what it names exists, and a browser shows it.
+"""The page that daemons serve beside their metrics, and the dashboard: what they name exists, and a browser shows it.
 
   page.py answers URL                  the page's headers, HEAD, 404 and 405
   page.py names PAGE DOCUMENT URL...   each metric in the page is documented, and has a sample at one of the URLs
+  page.py dashboard FILE URL...        so have the metrics of its expressions, with the labels that they use
   page.py render BROWSER URL WIDTH scheme=dark|light [PICTURE] [PID]
       shows URL in a Chromium until it has rates, prints its text; with PID, the daemon's, stops that and continues it
 """
@@ -19,6 +20,9 @@ import time
 import urllib.parse
 
 import metrics
+
+# What PromQL has beside metrics and labels.
+WORDS = {"sum", "by", "rate", "histogram_quantile", "max", "or", "on", "le"}
 
 
 def expect(holds, what):
@@ -68,6 +72,25 @@ def check_names(page, document, urls):
     for name in sorted(named):
         expect(name in documented, "%s is not in %s" % (name, document))
         expect(name in there or name + "_bucket" in there, "%s is at no endpoint" % name)
+
+
+def check_dashboard(path, urls):
+    dashboard, there = json.load(open(path)), samples_of(urls)
+    panels = [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+    expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+    expect(len(expressions) > 15, "%d expressions" % len(expressions))
+    for panel in panels:
+        expect(panel["title"] and panel["fieldConfig"]["defaults"]["unit"], "a panel without title or unit")
+        for target in panel["targets"]:
+            known = {"job", "instance"} # Prometheus's own
+            for name in re.findall(r"\b(?:kairan|process)_[a-z_]+", target["expr"]):
+                expect(name in there, "%s: %s is at no endpoint" % (panel["title"], name))
+                known |= there[name]
+            rest = re.sub(r'"[^"]*"|\$__rate_interval|\[[^]]*\]|[0-9.]+', " ", target["expr"])
+            for word in re.findall(r"[a-z_]+", rest):
+                expect(word in there or word in known or word in WORDS, "%s: %s in %s" % (panel["title"], word, target["expr"]))
+            for label in re.findall(r"{{(\w+)}}", target["legendFormat"]):
+                expect(label in known, "%s: label %s in the legend" % (panel["title"], label))
 
 
 class Browser:
@@ -168,5 +191,7 @@ if __name__ == "__main__":
         check_answers(*rest)
     elif what == "names":
         check_names(rest[0], rest[1], rest[2:])
+    elif what == "dashboard":
+        check_dashboard(rest[0], rest[1:])
     else:
         render(*rest)

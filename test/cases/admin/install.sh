@@ -12,7 +12,7 @@ for program in kairan kairand kairanfs; do
 	bash -c ". '$PREFIX/share/bash-completion/completions/$program' && complete -p $program" >/dev/null || fail "bash cannot complete $program"
 done
 
-for file in share/doc/kairan/SECURITY.md share/doc/kairan/README.md share/doc/kairan/docs/operations.md share/kairan/kairan.json share/kairan/fstab share/kairan/job.conf; do
+for file in share/doc/kairan/SECURITY.md share/doc/kairan/README.md share/doc/kairan/docs/operations.md share/kairan/kairan.json share/kairan/fstab share/kairan/job.conf share/kairan/grafana-dashboard.json; do
 	[ -s "$PREFIX/$file" ] && [ "$(stat -c %a "$PREFIX/$file")" = 644 ] || fail "$file is not installed for all to read"
 done
 echo '#include <kairan/kairan_ioctl.h>' >"$WORK/uses.c"

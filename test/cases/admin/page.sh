@@ -1,4 +1,4 @@
-# The page at the port of metrics: what it names exists; a Chromium, if one is here, shows trouble, and names as text.
+# The page at the port of metrics, and the dashboard for Grafana: what they name exists; a Chromium, if one is here, shows trouble, and names as text.
 . "$TOP/test/lib.sh"
 LEASE=60
 cluster 3
@@ -30,6 +30,7 @@ for url in $SERVER $NODE1; do
 	said=$(page answers $url 2>&1) || fail "$url: $said"
 done
 said=$(page names "$TOP/common/metrics/page.html" "$TOP/docs/metrics.md" ${SERVER}metrics ${NODE1}metrics 2>&1) || fail "page: $said"
+said=$(page dashboard "$TOP/conf/grafana-dashboard.json" ${SERVER}metrics ${NODE1}metrics 2>&1) || fail "dashboard: $said"
 
 BROWSER=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || { note "no Chromium: nothing is rendered"; finish; exit 0; }
 note "$BROWSER"
