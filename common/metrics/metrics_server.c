@@ -1,8 +1,8 @@
 /* See metrics_server.h.
  *
  * Threads: MHD-single, which libmicrohttpd makes, and the loop.  MHD-single waits in answer_text until the loop has
- * made the text.  What both use is under `lock`.  The loop waits for MHD-single only in kr_metrics_stop, for its end; by
- * then `stopped` has ended the wait of MHD-single.
+ * collected the figures, and makes the text of them.  What both use is under `lock`.  The loop waits for MHD-single
+ * only in kr_metrics_stop, for its end. By then `stopped` has ended the wait of MHD-single.
  *
  * A hostile client finds at most CONNECTIONS connections (PER_ADDRESS for one address) of CONNECTION_MEMORY bytes.  The
  * loop's timer ends a connection after CONNECTION_MS, however slowly its bytes come or go. */
@@ -24,10 +24,10 @@ int kr_metrics_check(const char *text)
 	return kr_fail(-EOPNOTSUPP, "metrics: %s: this program is built without metrics (libmicrohttpd)", text);
 }
 
-int kr_metrics_start(uv_loop_t *loop, const char *address, char *(*collect)(void *context), void *context,
+int kr_metrics_start(uv_loop_t *loop, const char *address, const struct kr_metrics_source *source,
 	struct kr_metrics_server **ret_server)
 {
-	(void)loop, (void)collect, (void)context, (void)ret_server;
+	(void)loop, (void)source, (void)ret_server;
 	return kr_metrics_check(address);
 }
 
@@ -65,12 +65,6 @@ enum {
 	HASH_TEXT = sodium_base64_ENCODED_LEN(crypto_hash_sha256_BYTES, sodium_base64_VARIANT_ORIGINAL)
 };
 
-/* What all requests of a moment get. */
-struct text {
-	struct MHD_Response *response; /* NULL: there is none */
-	uint64_t made_ns;
-};
-
 struct client {
 	struct client *next;
 	int fd;
@@ -78,17 +72,19 @@ struct client {
 };
 
 struct kr_metrics_server {
-	char *(*collect)(void *context);
-	void *context;
+	struct kr_metrics_source source;
 	uv_async_t ask;
 	uv_timer_t tick;
 	int open_handles;
 	struct MHD_Daemon *http;
 	struct MHD_Response *page, *not_found, *not_allowed, *busy;
+	struct MHD_Response *text; /* what all requests of a moment get; NULL: there is none.  MHD-single only */
+	uint64_t text_ns;          /* when it was made */
 
 	pthread_mutex_t lock;
-	pthread_cond_t made; /* the next two have changed */
-	struct text text;
+	pthread_cond_t changed; /* the next three have changed */
+	json_t *figures;        /* owned; NULL: MHD-single has taken them, or there are none */
+	uint64_t figures_ns;    /* when they were collected */
 	bool stopped;
 	struct client *clients;
 };
@@ -158,46 +154,61 @@ static struct MHD_Response *page_response(void)
 static void on_ask(uv_async_t *async)
 {
 	struct kr_metrics_server *server = async->data;
-	char *text = server->collect(server->context);
-	struct MHD_Response *response = text ? response_of(text, MHD_RESPMEM_MUST_FREE, KR_METRICS_CONTENT_TYPE) : NULL;
+	json_t *figures = server->source.collect(server->source.context);
 
-	if (text && !response)
-		free(text);
 	pthread_mutex_lock(&server->lock);
-	if (server->text.response)
-		MHD_destroy_response(server->text.response); /* those that are sending it keep it */
-	server->text = (struct text){.response = response, .made_ns = kr_clock_ns()};
-	pthread_cond_broadcast(&server->made);
+	json_decref(server->figures);
+	server->figures = figures;
+	server->figures_ns = kr_clock_ns();
+	pthread_cond_broadcast(&server->changed);
 	pthread_mutex_unlock(&server->lock);
 }
 
-static bool is_fresh(const struct text *text, uint64_t now_ns)
-{
-	return text->response && text->made_ns + FRESH_MS * KR_NS_PER_MS > now_ns;
-}
-
-/* MHD-single: queues the text for CONNECTION; has the loop make it if it is not fresh. */
-static enum MHD_Result answer_text(struct kr_metrics_server *server, struct MHD_Connection *connection)
+/* Has the loop collect figures, and takes them, owned.  NULL: the loop is busy or ends. */
+static json_t *take_figures(struct kr_metrics_server *server)
 {
 	const uint64_t now_ns = kr_clock_ns();
 	struct timespec until;
-	enum MHD_Result result;
+	json_t *figures = NULL;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += COLLECT_MS / 1000;
 	pthread_mutex_lock(&server->lock);
-	if (!server->stopped && !is_fresh(&server->text, now_ns)) {
+	if (!server->stopped)
 		uv_async_send(&server->ask);
-		while (!server->stopped && server->text.made_ns < now_ns &&
-			pthread_cond_clockwait(&server->made, &server->lock, CLOCK_MONOTONIC, &until) == 0)
-			continue;
+	while (!server->stopped && server->figures_ns < now_ns &&
+		pthread_cond_clockwait(&server->changed, &server->lock, CLOCK_MONOTONIC, &until) == 0)
+		continue;
+	if (!server->stopped && server->figures_ns >= now_ns) {
+		figures = server->figures;
+		server->figures = NULL;
 	}
-	if (!server->stopped && server->text.response && server->text.made_ns + FRESH_MS * KR_NS_PER_MS > now_ns)
-		result = MHD_queue_response(connection, MHD_HTTP_OK, server->text.response);
-	else
-		result = MHD_queue_response(connection, MHD_HTTP_SERVICE_UNAVAILABLE, server->busy);
 	pthread_mutex_unlock(&server->lock);
-	return result;
+	return figures;
+}
+
+/* Makes the text anew.  MHD-single. */
+static void make_text(struct kr_metrics_server *server)
+{
+	json_t *figures = take_figures(server);
+	char *text = figures ? kr_exposition(server->source.metrics, server->source.count, figures) : NULL;
+
+	json_decref(figures);
+	if (server->text)
+		MHD_destroy_response(server->text); /* connections that are sending it keep it */
+	server->text = text ? response_of(text, MHD_RESPMEM_MUST_FREE, KR_METRICS_CONTENT_TYPE) : NULL;
+	if (!server->text)
+		free(text);
+	server->text_ns = kr_clock_ns();
+}
+
+/* MHD-single: queues the text for CONNECTION; makes it anew if it is not fresh. */
+static enum MHD_Result answer_text(struct kr_metrics_server *server, struct MHD_Connection *connection)
+{
+	if (!server->text || kr_clock_ns() - server->text_ns >= FRESH_MS * KR_NS_PER_MS)
+		make_text(server);
+	return server->text ? MHD_queue_response(connection, MHD_HTTP_OK, server->text) :
+			      MHD_queue_response(connection, MHD_HTTP_SERVICE_UNAVAILABLE, server->busy);
 }
 
 /* --- requests ------------------------------------------------------------------------------------ */
@@ -355,8 +366,9 @@ static void free_server(struct kr_metrics_server *server)
 {
 	while (server->clients)
 		remove_client(server, server->clients->fd);
-	if (server->text.response)
-		MHD_destroy_response(server->text.response);
+	json_decref(server->figures);
+	if (server->text)
+		MHD_destroy_response(server->text);
 	if (server->page)
 		MHD_destroy_response(server->page);
 	if (server->not_found)
@@ -366,7 +378,7 @@ static void free_server(struct kr_metrics_server *server)
 	if (server->busy)
 		MHD_destroy_response(server->busy);
 	pthread_mutex_destroy(&server->lock);
-	pthread_cond_destroy(&server->made);
+	pthread_cond_destroy(&server->changed);
 	free(server);
 }
 
@@ -400,7 +412,7 @@ static struct MHD_Daemon *start_http(struct kr_metrics_server *server, int fd)
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
 }
 
-int kr_metrics_start(uv_loop_t *loop, const char *address, char *(*collect)(void *context), void *context,
+int kr_metrics_start(uv_loop_t *loop, const char *address, const struct kr_metrics_source *source,
 	struct kr_metrics_server **ret_server)
 {
 	struct kr_metrics_server *server;
@@ -413,10 +425,9 @@ int kr_metrics_start(uv_loop_t *loop, const char *address, char *(*collect)(void
 	if (fd < 0)
 		return fd;
 	server = kr_xcalloc(1, sizeof(*server));
-	server->collect = collect;
-	server->context = context;
+	server->source = *source;
 	pthread_mutex_init(&server->lock, NULL);
-	pthread_cond_init(&server->made, NULL);
+	pthread_cond_init(&server->changed, NULL);
 	server->open_handles = 2;
 	uv_async_init(loop, &server->ask, on_ask);
 	uv_timer_init(loop, &server->tick);
@@ -438,7 +449,7 @@ void kr_metrics_stop(struct kr_metrics_server *server)
 		return;
 	pthread_mutex_lock(&server->lock);
 	server->stopped = true;
-	pthread_cond_broadcast(&server->made);
+	pthread_cond_broadcast(&server->changed);
 	pthread_mutex_unlock(&server->lock);
 	if (server->http)
 		MHD_stop_daemon(server->http);

@@ -88,18 +88,16 @@ static const struct kr_metric metrics[] = {
 	{"process_cpu_seconds", COUNTER, SECONDS, .path = "process.cpu_ms", .help = "Processor time of the daemon."},
 };
 
-static char *collect(void *context)
+static json_t *collect(void *context)
 {
-	json_t *figures = kr_mount_figures(context);
-	char *text = figures ? kr_exposition(metrics, KR_ARRAY_SIZE(metrics), figures) : NULL;
-
-	json_decref(figures);
-	return text;
+	return kr_mount_figures(context);
 }
 
 int kr_mount_metrics_start(struct kr_mount *mount)
 {
+	const struct kr_metrics_source source = {metrics, KR_ARRAY_SIZE(metrics), collect, mount};
+
 	if (!mount->options->metrics)
 		return 0;
-	return kr_metrics_start(mount->loop, mount->options->metrics, collect, mount, &mount->metrics);
+	return kr_metrics_start(mount->loop, mount->options->metrics, &source, &mount->metrics);
 }

@@ -96,21 +96,19 @@ static const struct kr_metric metrics[] = {
 	{"process_cpu_seconds", COUNTER, SECONDS, .path = "process.cpu_ms", .help = "Processor time of the daemon."},
 };
 
-static char *collect(void *context)
+static json_t *collect(void *context)
 {
 	json_t *figures = kr_server_figures(context);
-	char *text;
 
 	json_object_set_new(figures, "nodes", kr_server_node_figures(context));
-	text = figures ? kr_exposition(metrics, KR_ARRAY_SIZE(metrics), figures) : NULL;
-
-	json_decref(figures);
-	return text;
+	return figures;
 }
 
 int kr_server_metrics_start(struct kr_server *server)
 {
+	const struct kr_metrics_source source = {metrics, KR_ARRAY_SIZE(metrics), collect, server};
+
 	if (!server->options->metrics)
 		return 0;
-	return kr_metrics_start(server->loop, server->options->metrics, collect, server, &server->daemon->metrics);
+	return kr_metrics_start(server->loop, server->options->metrics, &source, &server->daemon->metrics);
 }

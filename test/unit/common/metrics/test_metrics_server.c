@@ -19,6 +19,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "common/metrics/exposition.h"
 
 enum { CLIENTS = 100 };
 
@@ -31,13 +32,15 @@ struct loop {
 	uint16_t port;
 };
 
-static char *collect(void *context)
+static const struct kr_metric metrics[] = {{"x", .path = "x", .help = "X."}};
+
+static json_t *collect(void *context)
 {
 	struct loop *loop = context;
 
 	assert_true(pthread_equal(pthread_self(), loop->thread));
 	loop->collected++;
-	return kr_xstrdup("x 1\n# EOF\n");
+	return json_pack("{s:i}", "x", 1);
 }
 
 static void on_stop(uv_async_t *async)
@@ -69,6 +72,13 @@ static uint16_t free_port(void)
 	return ntohs(address.sin_port);
 }
 
+static int serve(struct loop *loop, const char *address)
+{
+	const struct kr_metrics_source source = {metrics, KR_ARRAY_SIZE(metrics), collect, loop};
+
+	return kr_metrics_start(&loop->uv, address, &source, &loop->server);
+}
+
 static void start(struct loop *loop)
 {
 	char address[40];
@@ -79,7 +89,7 @@ static void start(struct loop *loop)
 	uv_loop_init(&loop->uv);
 	uv_async_init(&loop->uv, &loop->stop, on_stop);
 	loop->stop.data = loop;
-	assert_int_equal(kr_metrics_start(&loop->uv, address, collect, loop, &loop->server), 0);
+	assert_int_equal(serve(loop, address), 0);
 	assert_int_equal(pthread_create(&loop->thread, NULL, run, loop), 0);
 }
 
@@ -137,10 +147,10 @@ static void only_get_and_head_of_metrics_and_the_page_are_served(void **state)
 	text = ask(&loop, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(begins(text, "HTTP/1.1 200 "));
 	assert_non_null(strstr(text, "application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
-	assert_non_null(strstr(text, "\r\n\r\nx 1\n# EOF\n"));
+	assert_non_null(strstr(text, "\r\n\r\n# TYPE x gauge\n# HELP x X.\nx 1\n# EOF\n"));
 	text = ask(&loop, "HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(begins(text, "HTTP/1.1 200 "));
-	assert_non_null(strstr(text, "Content-Length: 10\r\n"));
+	assert_non_null(strstr(text, "Content-Length: 37\r\n"));
 	assert_null(strstr(text, "EOF"));
 	text = ask(&loop, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
 	assert_true(begins(text, "HTTP/1.1 200 "));
@@ -244,9 +254,9 @@ static void a_port_in_use_is_an_error(void **state)
 	start(&loop);
 	uv_loop_init(&other.uv);
 	snprintf(address, sizeof(address), "127.0.0.1:%u", loop.port);
-	assert_int_equal(kr_metrics_start(&other.uv, address, collect, &other, &other.server), -EADDRINUSE);
+	assert_int_equal(serve(&other, address), -EADDRINUSE);
 	assert_non_null(strstr(kr_fail_reason(), "in use"));
-	assert_true(kr_metrics_start(&other.uv, "192.0.2.1:0", collect, &other, &other.server) < 0);
+	assert_true(serve(&other, "192.0.2.1:0") < 0);
 	assert_int_equal(uv_loop_close(&other.uv), 0);
 	stop(&loop);
 }
