@@ -49,64 +49,59 @@ static void put_number(FILE *out, double number)
 		fprintf(out, " %.9g\n", number);
 }
 
-static void put_label(FILE *out, const char *name, size_t length, const char *value)
+/* The labels of a sample: NAMES as in kr_metric.label (NULL: none), of which the only one has VALUE, or each has that of
+ * the member of OBJECT with its name. */
+struct labels {
+	const char *names, *value;
+	const json_t *object;
+};
+
+static void put_member(FILE *out, const json_t *object, const char *name, size_t length)
 {
-	fprintf(out, "%.*s=\"", (int)length, name);
-	put_escaped(out, value);
-	fputc('"', out);
+	char member[32];
+	const json_t *value;
+
+	snprintf(member, sizeof(member), "%.*s", (int)length, name);
+	value = json_object_get(object, member);
+	if (json_is_string(value))
+		put_escaped(out, json_string_value(value));
+	else
+		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 }
 
-/* The label NAME (LENGTH bytes) as text, owned; NULL: out of memory. */
-static char *label_text(const char *name, size_t length, const char *value)
+/* LE is a bucket's limit or NULL. */
+static void put_labels(FILE *out, const struct labels *labels, const char *le)
 {
-	char *text = NULL;
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
+	const char *opening = "{", *end;
 
-	if (!out)
-		return NULL;
-	put_label(out, name, length, value);
-	fclose(out);
-	return text;
-}
-
-/* The members NAMES ("a,b") of OBJECT as labels, owned; NULL: out of memory. */
-static char *member_labels(const char *names, const json_t *object)
-{
-	KR_AUTO_FREE char *copy = kr_xstrdup(names);
-	char *text = NULL, *rest = NULL, number[32];
-	size_t size = 0;
-	FILE *out = open_memstream(&text, &size);
-
-	if (!out)
-		return NULL;
-	for (char *name = strtok_r(copy, ",", &rest); name; name = strtok_r(NULL, ",", &rest)) {
-		const json_t *member = json_object_get(object, name);
-
-		snprintf(number, sizeof(number), "%" JSON_INTEGER_FORMAT, json_integer_value(member));
-		fputs(name == copy ? "" : ",", out);
-		put_label(out, name, strlen(name), json_is_string(member) ? json_string_value(member) : number);
+	for (const char *name = labels->names; name; name = *end == ',' ? end + 1 : NULL) {
+		end = name + strcspn(name, ",=");
+		fprintf(out, "%s%.*s=\"", opening, (int)(end - name), name);
+		if (labels->value)
+			put_escaped(out, labels->value);
+		else
+			put_member(out, labels->object, name, (size_t)(end - name));
+		fputc('"', out);
+		opening = ",";
 	}
-	fclose(out);
-	return text;
+	if (le)
+		fprintf(out, "%sle=\"%s\"", opening, le);
+	if (labels->names || le)
+		fputc('}', out);
 }
 
-/* One line: the name, labels, the number.  LABELS is text or NULL, LE is a bucket's limit or NULL. */
+/* One line: the name, labels, the number. */
 static void put_sample(
-	FILE *out, const char *name, const char *suffix, const char *labels, const char *le, double number)
+	FILE *out, const char *name, const char *suffix, const struct labels *labels, const char *le, double number)
 {
 	fprintf(out, "%s%s", name, suffix);
-	if (labels && le)
-		fprintf(out, "{%s,le=\"%s\"}", labels, le);
-	else if (le)
-		fprintf(out, "{le=\"%s\"}", le);
-	else if (labels)
-		fprintf(out, "{%s}", labels);
+	put_labels(out, labels, le);
 	put_number(out, number);
 }
 
 /* All buckets, also those that are not used, so that the lines are the same in each scrape. */
-static void put_histogram(FILE *out, const struct kr_metric *metric, const char *labels, const json_t *histogram)
+static void put_histogram(
+	FILE *out, const struct kr_metric *metric, const struct labels *labels, const json_t *histogram)
 {
 	const json_t *buckets = json_object_get(histogram, "buckets");
 	json_int_t total = 0;
@@ -124,9 +119,8 @@ static void put_histogram(FILE *out, const struct kr_metric *metric, const char 
 		(double)json_integer_value(json_object_get(histogram, "sum_us")) / 1e6);
 }
 
-/* LABELS: text or NULL. */
-static void put_figure(
-	FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const char *labels, const json_t *figure)
+static void put_figure(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const struct labels *labels,
+	const json_t *figure)
 {
 	double number = json_is_boolean(figure) ? json_is_true(figure) : json_number_value(figure);
 
@@ -155,45 +149,37 @@ static void put_object(FILE *out, const struct kr_metric *metric, enum kr_metric
 {
 	for (void *at = json_object_iter((json_t *)(uintptr_t)object); at;
 		at = json_object_iter_next((json_t *)(uintptr_t)object, at)) {
+		const struct labels labels = {.names = metric->label, .value = json_object_iter_key(at)};
 		const json_t *figure = json_object_iter_value(at);
-		KR_AUTO_FREE char *labels = label_text(metric->label, strlen(metric->label), json_object_iter_key(at));
 
-		if (labels && has_figure(type, figure))
-			put_figure(out, metric, type, labels, figure);
+		if (has_figure(type, figure))
+			put_figure(out, metric, type, &labels, figure);
 	}
 }
 
 static void put_array(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const json_t *array)
 {
 	for (size_t i = 0; i < json_array_size(array); i++) {
-		const json_t *element = json_array_get(array, i), *figure = find(element, metric->path);
-		KR_AUTO_FREE char *labels = member_labels(metric->label, element);
+		const struct labels labels = {.names = metric->label, .object = json_array_get(array, i)};
+		const json_t *figure = find(labels.object, metric->path);
 
-		if (labels && has_figure(type, figure))
-			put_figure(out, metric, type, labels, figure);
+		if (has_figure(type, figure))
+			put_figure(out, metric, type, &labels, figure);
 	}
 }
 
 static void put_row(FILE *out, const struct kr_metric *metric, enum kr_metric_type type, const json_t *status)
 {
-	const json_t *figure = metric->array ? NULL : find(status, metric->path);
+	const json_t *figure = find(status, metric->array ? metric->array : metric->path);
 	const char *value = metric->label ? strchr(metric->label, '=') : NULL;
-	KR_AUTO_FREE char *labels = NULL;
+	const struct labels labels = {.names = metric->label, .value = value ? value + 1 : json_string_value(figure)};
 
-	if (metric->array) {
-		put_array(out, metric, type, find(status, metric->array));
-		return;
-	}
-	if (metric->label && !value && type != KR_METRIC_INFO) {
+	if (metric->array)
+		put_array(out, metric, type, figure);
+	else if (metric->label && !value && type != KR_METRIC_INFO)
 		put_object(out, metric, type, figure);
-		return;
-	}
-	if (!has_figure(type, figure))
-		return;
-	if (metric->label)
-		labels = label_text(
-			metric->label, strcspn(metric->label, "="), value ? value + 1 : json_string_value(figure));
-	put_figure(out, metric, type, labels, figure);
+	else if (has_figure(type, figure))
+		put_figure(out, metric, type, &labels, figure);
 }
 
 static void put_head(FILE *out, const struct kr_metric *metric)
