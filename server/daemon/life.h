@@ -24,7 +24,7 @@ struct kr_daemon {
 void kr_status_register(struct kr_server *server);
 /* The numbers of that alone, owned: what takes as long with many nodes and files as with few. */
 json_t *kr_server_figures(const struct kr_server *server);
-/* An array with the numbers of each node, and its name and ring, ring by ring in ring order, owned. */
+/* An array with the name, ring and numbers of each node, ring by ring in ring order, owned. */
 json_t *kr_server_node_figures(const struct kr_server *server);
 /* Serves both as metrics, if the options ask for that (server_metrics.c).  0 or -errno with a reason. */
 int kr_server_metrics_start(struct kr_server *server);

@@ -30,7 +30,7 @@ static json_t *integer(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
-/* What metrics tell of a node: no address and no key. */
+/* What metrics tell everybody of a node: no address and no key. */
 static json_t *node_figures(const struct kr_session *session, uint64_t now_ns)
 {
 	const uint64_t since_ns = session->backlog.since_ns;

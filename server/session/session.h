@@ -67,7 +67,7 @@ struct kr_session_ring {
 	char *address;   /* the connection's address when HELLO named none */
 	uint16_t port;   /* 0: no listener, so no node can pull from this one */
 	uint8_t key[32]; /* common/auth/pair.h */
-	uint64_t served_bytes, flushed_bytes; /* between this node and the server: blocks, and what rounds brought */
+	uint64_t served_bytes, flushed_bytes; /* blocks sent to the node; rounds that came from it */
 };
 
 /* Signs of life (expiry.c). */
@@ -140,7 +140,7 @@ struct kr_session_staging {
 /* What the node reported in its latest BACKLOG, in bytes. */
 struct kr_session_backlog {
 	uint64_t unflushed, refused;
-	uint64_t since_ns; /* when the node first told of unflushed bytes after it had none; 0: it has none */
+	uint64_t since_ns; /* when it first reported unflushed bytes after none; 0: it has none */
 };
 
 struct kr_session {
