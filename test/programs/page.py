@@ -104,7 +104,7 @@ class Browser:
             os.dup2(ours[0], 3)
             os.dup2(ours[1], 4)
 
-        self.process = subprocess.Popen([program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        self.process = subprocess.Popen([program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
             "--user-data-dir=" + profile, "--remote-debugging-pipe", "about:blank"], preexec_fn=ends, close_fds=False,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
         os.close(to_browser[0])

@@ -6,7 +6,7 @@ help=$("$B/server/kairand" --metrics 127.0.0.1:1 "$EXPORT/none" 2>&1)
 ! grep -q 'built without metrics' <<<"$help" || skip "built without libmicrohttpd"
 page() { on server python3 "$TOP/test/programs/page.py" "$@"; }
 SERVER=http://127.0.0.1:9440/ NODE1=http://10.77.1.1:9441/ NODE2=http://10.77.1.2:9441/
-ODD='<b>node2'
+ODD=$'<b>\xe2\x80\xa8node2' # with a line separator
 
 server_start --metrics 127.0.0.1:9440
 mount_start 1 metrics=10.77.1.1:9441
@@ -44,7 +44,7 @@ shows() { grep -qF -- "$1" "$WORK/shown" || fail "no \"$1\" in: $(cat "$WORK/sho
 show $SERVER 400 light "$WORK/server-400.png" "${DAEMON[server]}"
 shows "kairan server 127.0.0.1:9440"
 shows "$ODD"
-shows "Away: node3."
+shows "Not connected: node3."
 shows "5.0 MiB"
 shows "does not answer (it takes too long). The figures below are of"
 show $SERVER 1100 dark "$WORK/server-1100.png"
