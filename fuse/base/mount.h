@@ -37,6 +37,7 @@ struct kr_batches;
 struct kr_prefetches;
 struct kr_attr_cache;
 struct kr_kernel_attrs;
+struct kr_kernel_names;
 struct kr_lookup_prefetch;
 struct kr_dir_fsync;
 struct kr_uncommitted_names;
@@ -64,6 +65,7 @@ struct kr_mount {
 	struct kr_prefetches *prefetches;
 	struct kr_attr_cache *attr_cache; /* NULL: nothing is cached */
 	struct kr_kernel_attrs *kernel_attrs;
+	struct kr_kernel_names *kernel_names;
 	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
 	struct kr_dir_fsync *dir_syncs;
 	struct kr_uncommitted_names *uncommitted_names;

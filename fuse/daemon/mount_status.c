@@ -16,6 +16,7 @@
 #include "fuse/base/local_dir.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/names/kernel_attrs.h"
+#include "fuse/names/kernel_names.h"
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
@@ -142,6 +143,7 @@ json_t *kr_mount_figures(struct kr_mount *mount)
 	json_object_set_new(figures, "inodes", files_status(mount));
 	json_object_set_new(figures, "notes", kr_attr_cache_status(mount));
 	json_object_set_new(figures, "kernel_attributes", kr_kernel_attrs_status(mount));
+	json_object_set_new(figures, "kernel_names", kr_kernel_names_status(mount));
 	json_object_set_new(figures, "operations", operations_status(mount));
 	json_object_set_new(figures, "counters", kr_counters_status(mount->counters));
 	json_object_set_new(figures, "buffer_bytes", number(kr_buf_bytes_in_use()));

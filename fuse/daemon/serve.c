@@ -41,6 +41,7 @@
 #include "fuse/base/loop.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/names/kernel_attrs.h"
+#include "fuse/names/kernel_names.h"
 #include "fuse/base/notify.h"
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
@@ -307,6 +308,7 @@ static void make_protocol(void *context)
 		kr_rpc_set_hooks(mount->rpc, &rpc_hooks);
 		kr_attr_cache_start(mount);
 		kr_kernel_attrs_start(mount);
+		kr_kernel_names_start(mount);
 	}
 	if (step->err == 0)
 		step->err = kr_session_new(mount, &mount->session);
@@ -554,6 +556,7 @@ static void stop_protocol(void *context)
 	kr_locks_fini(mount);
 	kr_session_free(mount->session);
 	kr_kernel_attrs_stop(mount);
+	kr_kernel_names_stop(mount);
 	kr_rpc_free(mount->rpc);
 	for (int i = 0; i < SIGNALS; i++)
 		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
@@ -583,6 +586,7 @@ static void unmake(struct kr_serve *serve)
 	kr_lookup_prefetch_free(mount->lookup_prefetch);
 	kr_attr_cache_free(mount->attr_cache);
 	kr_kernel_attrs_free(mount->kernel_attrs);
+	kr_kernel_names_free(mount->kernel_names);
 	kr_inodes_free(mount->inodes);
 	kr_counters_free(mount->counters);
 	kr_kernel_free(serve->kernel);
@@ -598,6 +602,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.batches = kr_batches_new();
 	serve->mount.attr_cache = kr_attr_cache_new();
 	serve->mount.kernel_attrs = kr_kernel_attrs_new();
+	serve->mount.kernel_names = kr_kernel_names_new();
 	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
 	serve->mount.uncommitted_names = kr_uncommitted_names_new();

@@ -173,6 +173,22 @@ bool kr_attr_cache_has(
 	return get_entry(mount, cred, parent, name, &err, &fid, &attr, &asked_ns);
 }
 
+bool kr_attr_cache_is_public(
+	struct kr_mount *mount, const struct kr_fid *dir, const char *name, const struct kr_fid *fid)
+{
+	struct kr_attr_cache *cache = mount->attr_cache;
+	struct kr_attr_cache_key key;
+	struct kr_fid found;
+	int err;
+
+	if (!cache)
+		return false;
+	kr_attr_cache_key_entry(&key, dir, name);
+	KR_SCOPED_LOCK(&cache->lock);
+	return !kr_attr_cache_name_changes(cache, dir, name) && all_may_search(mount, dir) &&
+		get(mount, dir, &key, &err, &found, sizeof(found), NULL, NULL) && err == 0 && kr_fid_equal(&found, fid);
+}
+
 bool kr_attr_cache_getattr(
 	struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {

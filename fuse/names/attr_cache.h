@@ -48,6 +48,9 @@ bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, cons
 /* Whether kr_attr_cache_lookup would answer; does not count as an answer. */
 bool kr_attr_cache_has(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
+/* Whether NAME in DIR is FID for every caller; does not count as an answer. */
+bool kr_attr_cache_is_public(
+	struct kr_mount *mount, const struct kr_fid *dir, const char *name, const struct kr_fid *fid);
 bool kr_attr_cache_getattr(
 	struct kr_mount *mount, const struct kr_fid *fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns);
 /* For how long GETATTR may be answered with just these attributes ATTR: 0, not at all.  Any thread. */

@@ -20,6 +20,7 @@
 #include "fuse/base/loop.h"
 #include "fuse/base/notify.h"
 #include "fuse/base/shim.h"
+#include "fuse/names/kernel_names.h"
 
 enum { AT_ONCE = 32, AGAIN_NS = 200 * 1000, SLEPT_MS = 10 };
 
@@ -117,10 +118,10 @@ static void take_back(struct kr_notify_job *notify_job, int err)
 	kr_loop_post(mount->kr_loop, &job->done_task);
 }
 
-static void answer(struct kr_mount *mount, const struct kr_down *down)
+static void answer(struct kr_mount *mount, uint32_t bucket, const struct kr_down *down)
 {
 	if (down->type && !mount->kernel_attrs->stopped)
-		kr_rpc_answer(mount->rpc, down, 0, NULL);
+		kr_kernel_names_answer(mount, bucket, down);
 }
 
 static void end_jobs(struct kr_kernel_attrs *attrs)
@@ -132,7 +133,7 @@ static void end_jobs(struct kr_kernel_attrs *attrs)
 		if (!job->done)
 			return;
 		kr_list_remove(&job->link);
-		answer(job->mount, &job->down);
+		answer(job->mount, job->bucket, &job->down);
 		if (job->waiter)
 			job->waiter->fn(job->waiter);
 		free(job);
@@ -167,7 +168,7 @@ void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const s
 
 	if (!granted && (!attrs || !down || kr_list_empty(&attrs->jobs))) {
 		if (down)
-			kr_rpc_answer(mount->rpc, down, 0, NULL);
+			kr_kernel_names_answer(mount, bucket, down);
 		return;
 	}
 	job = add_job(mount, bucket);

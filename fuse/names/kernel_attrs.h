@@ -8,9 +8,6 @@
  *   - while the file has unflushed bytes of this node;
  *   - on kernels before 6.14, because of 3. below.
  *
- * Names have no timeout: nothing that takes a name back is without a lock (a request of our own that waits for the
- * server may hold it).
- *
  * Invariant.  When this node has answered INVALIDATE, the kernel holds no attributes of that bucket that are older, and
  * will install none.  When the node sends a request that changes a file, or has answered a write, the same is true of
  * that file.  (Of what a name stands for that a request removes or renames: when the request has been answered.)  Why:
@@ -67,7 +64,7 @@ void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor);
 /* Step 1: a grant for the inode NUMBER, which is FID, is entered. False: there are none.  Any thread. */
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid);
 
-/* Takes all grants of BUCKET back (KR_ATTR_CACHE_ALL: all), then answers DOWN (NULL: there is nothing to answer).
+/* Takes all grants of BUCKET back (KR_ATTR_CACHE_ALL: all), then answers DOWN (NULL: there is nothing to answer), when its names are back, too (kernel_names.h).
  * The attribute cache has dropped its entries.  Loop thread; does not wait. */
 void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const struct kr_down *down);
 /* The same of one file, which an unanswered request of the kernel holds; returns when the kernel has dropped them.

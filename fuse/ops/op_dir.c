@@ -18,6 +18,7 @@
 #include "fuse/names/lookup_prefetch.h"
 #include "fuse/names/dir_fsync.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_names.h"
 #include "fuse/ops/op.h"
 #include "fuse/session/session.h"
 
@@ -228,6 +229,7 @@ void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, st
 	if (!op)
 		return;
 	op->dir = dir_of(fi);
+	kr_kernel_names_listed(op->op.mount, &op->dir->fid);
 	op->offset = (uint64_t)offset;
 	op->size = size;
 	kr_op_post(&op->op);

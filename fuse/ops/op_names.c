@@ -15,6 +15,7 @@
 #include "fuse/file/file.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/names/kernel_attrs.h"
+#include "fuse/names/kernel_names.h"
 #include "fuse/ops/op.h"
 #include "fuse/readcache/stage.h"
 
@@ -35,6 +36,21 @@ struct lookup_op {
 	bool waited; /* for a prefetched lookup of that name */
 };
 
+/* Answers the LOOKUP of NAME in DIR. */
+static void reply_found(fuse_req_t req, const struct kr_fid *dir, const char *name, struct fuse_entry_param *entry)
+{
+	struct kr_mount *mount = kr_op_mount(req);
+	struct kr_fid fid;
+
+	kr_inode_fid(mount->inodes, entry->ino, &fid);
+	entry->entry_timeout = kr_kernel_names_lend(mount, dir, name, &fid);
+	/* The program was interrupted: the kernel has not learnt of the lookup and will not forget it. */
+	if (fuse_reply_entry(req, entry) < 0)
+		kr_op_entry_undo(mount, entry);
+	if (entry->entry_timeout > 0)
+		kr_kernel_names_lent(mount, dir);
+}
+
 /* SERVED: the reply is that of a LOOKUP, and the server said this.  Else NULL: the kernel must ask again. */
 static void reply_entry(
 	struct kr_op *op, const struct kr_fid *fid, const struct kr_attr *attr, const struct kr_attr *served)
@@ -48,11 +64,13 @@ static void reply_entry(
 		kr_op_reply_err(op, err);
 		return;
 	}
-	if (served)
+	kr_op_finish(op);
+	if (served) {
 		entry.attr_timeout = kr_op_attr_timeout(mount, entry.ino, fid, served);
-	/* The program was interrupted: the kernel has not learnt of the lookup and will not forget it. */
-	if (fuse_reply_entry(kr_op_finish(op), &entry) < 0)
+		reply_found(op->req, &place->parent, place->name, &entry);
+	} else if (fuse_reply_entry(op->req, &entry) < 0) {
 		kr_op_entry_undo(mount, &entry);
+	}
 	kr_op_free(op);
 }
 
@@ -225,12 +243,12 @@ static bool find_cached(struct kr_mount *mount, const struct kr_cred *cred, cons
 	return good;
 }
 
-static void reply_cached(fuse_req_t req, int err, const struct fuse_entry_param *entry)
+static void reply_cached(fuse_req_t req, const struct kr_lookup_request *msg, int err, struct fuse_entry_param *entry)
 {
 	if (err)
 		fuse_reply_err(req, -err);
-	else if (fuse_reply_entry(req, entry) < 0)
-		kr_op_entry_undo(kr_op_mount(req), entry);
+	else
+		reply_found(req, &msg->parent, msg->name, entry);
 }
 
 /* Answers at once from the attribute cache, for CRED (NULL: the caller of REQ). */
@@ -241,7 +259,7 @@ static bool lookup_cached(fuse_req_t req, const struct kr_lookup_request *msg, c
 
 	if (!find_cached(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
 		return false;
-	reply_cached(req, err, &entry);
+	reply_cached(req, msg, err, &entry);
 	return true;
 }
 
@@ -259,7 +277,7 @@ static void step_lookup(struct kr_op *op)
 	if (kr_op_given_up(op)) {
 		kr_op_reply_err(op, kr_op_given_up(op));
 	} else if (lookup->waited && find_cached(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
-		reply_cached(kr_op_finish(op), err, &entry);
+		reply_cached(kr_op_finish(op), &msg, err, &entry);
 		kr_op_free(op);
 	} else if (!lookup->waited && (list = kr_lookup_prefetch_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {
 		lookup->waited = true;

@@ -12,10 +12,12 @@
 #include "fuse/base/options.h"
 #include "fuse/file/file.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_names.h"
 #include "fuse/ops/op.h"
 #include "fuse/writeback/flush.h"
 
 #define OWN_PREFIX "user.kairan."
+#define ACL_PREFIX "system.posix_acl_"
 
 enum { NAME_BYTES_MAX = 255, CACHED_MAX = 4096 };
 
@@ -173,6 +175,8 @@ void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 	}
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	if (strncmp(name, ACL_PREFIX, strlen(ACL_PREFIX)) == 0) /* the kernel asks nobody where it has a name on loan */
+		kr_kernel_names_take_back(kr_op_mount(req), &msg.file);
 	ask(req, "setxattr", KR_MSG_SETXATTR, &msg, 0, 0, on_nothing);
 }
 

@@ -1,0 +1,11 @@
+# The checker of coherence/kernel_names notices a mount that does not wait until the kernel has given names back.
+# tags: faults
+. "$TOP/test/lib.sh"
+cluster 2
+grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
+server_start
+KR_FAULT=names.eager:eio,names.keep:eio mounts_start
+! python3 "$TOP/test/programs/kernel_names.py" --seed 1 --seconds 10 things "$(seen_from_here 1)" "$(seen_from_here 2)" >"$WORK/said" 2>&1 ||
+	fail "names that are gone are not noticed: $(cat "$WORK/said")"
+note "noticed: $(tail -n 1 "$WORK/said")"
+finish
