@@ -13,10 +13,11 @@
 enum { LOOK_AGAIN_MS = 10 };
 
 struct loans {
-	_Atomic uint64_t lent_ns;  /* the latest reply; 0: there was none */
-	_Atomic uint32_t lending;  /* threads that are about to reply */
-	_Atomic uint32_t quiet_s;  /* no loans before that (now_s) */
-	_Atomic uint32_t walked_s; /* the bucket, or one below it, is listed until then */
+	_Atomic uint64_t lent_ns;        /* the latest reply; 0: there was none */
+	_Atomic uint32_t lending;        /* threads that are about to reply */
+	_Atomic uint32_t quiet_s;        /* no loans before that (now_s) */
+	_Atomic uint32_t burst_s, burst; /* how many lookups there were in that second; about */
+	_Atomic uint32_t walked_s;       /* the bucket, or one below it, is listed until then */
 };
 
 /* An INVALIDATE that is not answered yet. */
@@ -68,6 +69,14 @@ void kr_kernel_names_listed(struct kr_mount *mount, const struct kr_fid *dir)
 	atomic_store_explicit(&loans->walked_s, now_s() + KR_NAME_LISTED_S, memory_order_relaxed);
 }
 
+/* Whether so many names of DIR are looked up in this second. */
+static bool is_burst(struct loans *dir, uint32_t now)
+{
+	if (atomic_exchange_explicit(&dir->burst_s, now, memory_order_relaxed) != now)
+		atomic_store_explicit(&dir->burst, 0, memory_order_relaxed);
+	return atomic_fetch_add_explicit(&dir->burst, 1, memory_order_relaxed) >= KR_NAME_BURST;
+}
+
 /* Whether DIR is being gone through; so it is when FID in it is. */
 static bool is_walked(struct kr_kernel_names *names, struct loans *dir, const struct kr_fid *fid)
 {
@@ -77,7 +86,7 @@ static bool is_walked(struct kr_kernel_names *names, struct loans *dir, const st
 
 	if (until_s > atomic_load_explicit(&dir->walked_s, memory_order_relaxed))
 		atomic_store_explicit(&dir->walked_s, until_s, memory_order_relaxed);
-	return atomic_load_explicit(&dir->walked_s, memory_order_relaxed) >= now;
+	return atomic_load_explicit(&dir->walked_s, memory_order_relaxed) >= now || is_burst(dir, now);
 }
 
 static bool is_quiet(const struct loans *loans)

@@ -4,7 +4,7 @@
  * follow at once (`ls -l` makes three for each file), and the directories of a path are not looked up again for each
  * file in them.  There is a loan only
  *   - for programs that go through directories: of names in a directory that has been listed in the last
- *     KR_NAME_LISTED_S, or in one above it;
+ *     KR_NAME_LISTED_S, or in which KR_NAME_BURST names were looked up within a second, or in one above it;
  *   - of a name that exists and that the attribute cache knows, while no request of our own changes it;
  *   - in a directory that every caller may search, because the kernel asks nobody then (attr_cache.h);
  *   - in a directory that no other node has changed for KR_NAME_QUIET_S, and while no loan has delayed another node
@@ -40,6 +40,7 @@ enum {
 	KR_NAME_LOAN_MS = 20,
 	KR_NAME_LENT_MS = 150,
 	KR_NAME_LISTED_S = 10,
+	KR_NAME_BURST = 16,
 	KR_NAME_QUIET_S = 60,
 	KR_NAME_PEACE_S = 5,
 };
