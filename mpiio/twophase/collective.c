@@ -101,8 +101,9 @@ static bool is_sparse(const struct kr_plan *plan)
 }
 
 /* RULE (kairan-mpiio(7)): two-phase I/O pays for its exchange by making long requests of short ones.  So it is left out
- * for ranks whose own runs are long already, and for a single rank.  But bytes that aggregators wrote just now, and may
- * still have on their nodes, are read through them. */
+ * for ranks whose own runs are long already, for a single rank, and for reads by ranks of one node: the kernel has the
+ * bytes of all of them, and the ranks copy in parallel.  But bytes that aggregators wrote just now, and may still have on
+ * their nodes, are read through them. */
 static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
 {
 	const struct kr_hints *hints = &plan->file->hints;
@@ -113,6 +114,8 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 	if (!sum->ordered || wanted == KR_DISABLE || is_sparse(plan))
 		return KR_WAY_DIRECT;
 	if (wanted == KR_AUTOMATIC && plan->file->ranks == 1)
+		return KR_WAY_DIRECT;
+	if (wanted == KR_AUTOMATIC && !plan->access->writing && plan->file->topology->nodes == 1)
 		return KR_WAY_DIRECT;
 	if (wanted == KR_AUTOMATIC && !plan->access->writing && sum->exchanged && plan->file->write_order.needed)
 		return KR_WAY_TWO_PHASE;

@@ -396,6 +396,14 @@ static void one_way(MPI_Comm comm, const char *name, MPI_Info hints, int length0
 	free(in);
 }
 
+// Ranks count as those of NODES nodes, in files that are opened from now on.
+static void pretend_nodes(int nodes)
+{
+	char name[32];
+	snprintf(name, sizeof name, "pretended%d", kt_rank % nodes);
+	KT_CHECK(!setenv("KAIRAN_MPIIO_NODE", name, 1), "no environment");
+}
+
 static void ways(void)
 {
 	MPI_Info by_rule = info_of("kairan_direct_run", "1000", "kairan_summary", "1");
@@ -404,6 +412,7 @@ static void ways(void)
 	MPI_Info_set(always, "kairan_summary", "1");
 	MPI_Info_set(never, "kairan_summary", "1");
 	int64_t gap = 4096 * kt_size, far = (INT64_C(1) << 30) / 2 * kt_size;
+	pretend_nodes(2);
 	one_way(MPI_COMM_WORLD, "direct-long", by_rule, 1000, 1000, gap);
 	one_way(MPI_COMM_WORLD, "exchanged-short", by_rule, 999, 999, gap);
 	one_way(MPI_COMM_WORLD, "exchanged-one-short", by_rule, 999, 3000, gap);
@@ -412,6 +421,10 @@ static void ways(void)
 	one_way(MPI_COMM_WORLD, "direct-sparse", always, 10, 10, far);
 	if (!kt_rank)
 		one_way(MPI_COMM_SELF, "direct-alone", by_rule, 10, 10, 4096);
+	pretend_nodes(1);
+	one_way(MPI_COMM_WORLD, "exchanged-write", by_rule, 999, 999, gap);
+	one_way(MPI_COMM_WORLD, "exchanged-always-one-node", always, 999, 999, gap);
+	unsetenv("KAIRAN_MPIIO_NODE");
 	MPI_Info_free(&by_rule);
 	MPI_Info_free(&always);
 	MPI_Info_free(&never);
