@@ -11,12 +11,13 @@
 MPI_MNT=$WORK/mnt         # the mount point, on every node
 MPI_PLAIN=$WORK/plain     # a directory of the local disk that all nodes see
 MPI_LIMIT=${MPI_LIMIT:-200}   # seconds until a run counts as hung
+MPI_LAYER=$B/mpiio/libkairan-mpiio.so   # for LD_PRELOAD, with either MPI
 MPI_ENV=()                # NAME=VALUE for every rank
 MPI_OPTIONS=()            # options of Open MPI's mpirun
 MPI_IDLE=${MPI_IDLE:-sleep}   # what a rank does that waits for another: "spin" for benchmarks, as on a cluster
 
 # The sanitizer's own library must come before a preloaded layer.
-MPI_SANITIZER=$(ldd "$B/mpiio/libkairan-mpiio.so" 2>/dev/null | awk '$1 ~ /^libasan/ { print $3 ":" }')
+MPI_SANITIZER=$(ldd "$MPI_LAYER" 2>/dev/null | awk '$1 ~ /^libasan/ { print $3 ":" }')
 export ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0
 # mpi_preload [LIBRARY]: LD_PRELOAD of a rank.
 mpi_preload() {

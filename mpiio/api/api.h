@@ -1,5 +1,5 @@
-/* How the interface's functions are defined: each under its PMPI name, which Fortran's wrappers and other tools call,
- * with the MPI name as an alias.
+/* How the interface's functions are defined: each under its PMPI name, with the types of one MPI library.  The
+ * preloaded library finds them by that name.
  *
  * Data calls have counts of type int and, since MPI-4, a twin NAME_c with counts of type MPI_Count: the same sources
  * are compiled for both (api_large.c).
@@ -19,15 +19,12 @@ typedef int kr_count;
 #define KR_COUNTED(name) name
 #endif
 
-#define KR_ALIAS(name) extern __typeof__(PMPI_##name) MPI_##name __attribute__((alias("PMPI_" #name)))
 #define KR_PMPI_NAME(name) PMPI_##name
-#define KR_ALIAS_OF(name) KR_ALIAS(name)
 
-/* The three places where a data call uses its own name. */
+/* The two places where a data call uses its own name. */
 #define KR_PMPI(name) KR_PMPI_OF(KR_COUNTED(name))
 #define KR_PMPI_OF(name) KR_PMPI_NAME(name)
 #define KR_REAL(name) kr_real()->KR_COUNTED(name)
-#define KR_ALIAS_COUNTED(name) KR_ALIAS_OF(KR_COUNTED(name))
 
 /* The six kinds of arguments of data calls (call.h). */
 #define WRITE(...) \

@@ -12,8 +12,7 @@
 		struct kr_mpifile *file = kr_file_active(fh); \
 \
 		return file ? ours : KR_REAL(name) passed; \
-	} \
-	KR_ALIAS_COUNTED(name)
+	}
 
 #define TO void *buf, kr_count count, MPI_Datatype datatype
 #define FROM const void *buf, kr_count count, MPI_Datatype datatype
@@ -86,8 +85,7 @@ END(File_write_at_all_end, const void *buf, true);
 		if (file) \
 			kr_write_order_unseen(file); \
 		return KR_REAL(name) passed; \
-	} \
-	KR_ALIAS_COUNTED(name)
+	}
 
 SHARED_WRITE(File_write_shared, (MPI_File fh, FROM, MPI_Status *status), (fh, DATA, status));
 SHARED_WRITE(File_iwrite_shared, (MPI_File fh, FROM, MPI_Request *request), (fh, DATA, request));

@@ -16,7 +16,6 @@ int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info
 	kr_file_attach(comm, filename, amode, info, rc == MPI_SUCCESS ? *fh : MPI_FILE_NULL, rc);
 	return rc;
 }
-KR_ALIAS(File_open);
 
 int PMPI_File_close(MPI_File *fh)
 {
@@ -30,7 +29,6 @@ int PMPI_File_close(MPI_File *fh)
 	rc = kr_real()->File_close(fh);
 	return class != MPI_SUCCESS ? class : rc;
 }
-KR_ALIAS(File_close);
 
 int PMPI_File_set_info(MPI_File fh, MPI_Info info)
 {
@@ -45,7 +43,6 @@ int PMPI_File_set_info(MPI_File fh, MPI_Info info)
 	kr_info_read(info, &file->wanted);
 	return kr_mpi_return(fh, kr_file_agree_hints(file));
 }
-KR_ALIAS(File_set_info);
 
 int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used)
 {
@@ -57,7 +54,6 @@ int PMPI_File_get_info(MPI_File fh, MPI_Info *info_used)
 		kr_info_write(&effective, *info_used);
 	return rc;
 }
-KR_ALIAS(File_get_info);
 
 int PMPI_File_set_atomicity(MPI_File fh, int flag)
 {
@@ -79,7 +75,6 @@ int PMPI_File_set_atomicity(MPI_File fh, int flag)
 	file->atomic = flag;
 	return rc;
 }
-KR_ALIAS(File_set_atomicity);
 
 int PMPI_File_sync(MPI_File fh)
 {
@@ -95,7 +90,6 @@ int PMPI_File_sync(MPI_File fh)
 		kr_write_order_synced(file);
 	return class != MPI_SUCCESS ? kr_mpi_return(fh, class) : rc;
 }
-KR_ALIAS(File_sync);
 
 /* Rank 0 truncates or extends; the next writes of other nodes' aggregators must come after that. */
 int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
@@ -108,7 +102,6 @@ int PMPI_File_set_size(MPI_File fh, MPI_Offset size)
 	}
 	return kr_real()->File_set_size(fh, size);
 }
-KR_ALIAS(File_set_size);
 
 /* 0 or -errno, the same on all ranks: rank 0's, unless the arguments are wrong. */
 static int make_room(struct kr_mpifile *file, MPI_Offset size)
@@ -138,7 +131,6 @@ int PMPI_File_preallocate(MPI_File fh, MPI_Offset size)
 	err = make_room(file, size);
 	return err == -EOPNOTSUPP ? kr_real()->File_preallocate(fh, size) : kr_mpi_return(fh, kr_mpi_class(err));
 }
-KR_ALIAS(File_preallocate);
 
 /* ---- the individual pointer ---- */
 
@@ -197,7 +189,6 @@ int PMPI_File_seek(MPI_File fh, MPI_Offset offset, int whence)
 	pthread_mutex_unlock(&file->lock);
 	return kr_mpi_return(fh, class);
 }
-KR_ALIAS(File_seek);
 
 int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset)
 {
@@ -209,4 +200,3 @@ int PMPI_File_get_position(MPI_File fh, MPI_Offset *offset)
 	*offset = (MPI_Offset)file->position;
 	return MPI_SUCCESS;
 }
-KR_ALIAS(File_get_position);

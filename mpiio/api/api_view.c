@@ -76,7 +76,6 @@ int PMPI_File_set_view(
 	kr_file_quiesce(file);
 	return set_view(file, disp, etype, filetype, datarep, info);
 }
-KR_ALIAS(File_set_view);
 
 int PMPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_Datatype *filetype, char *datarep)
 {
@@ -88,4 +87,3 @@ int PMPI_File_get_view(MPI_File fh, MPI_Offset *disp, MPI_Datatype *etype, MPI_D
 	KR_SCOPED_LOCK(&file->lock);
 	return kr_own_view_get(&file->view, disp, etype, filetype);
 }
-KR_ALIAS(File_get_view);

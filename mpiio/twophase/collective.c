@@ -102,8 +102,8 @@ static bool is_sparse(const struct kr_plan *plan)
 
 /* RULE (kairan-mpiio(7)): two-phase I/O pays for its exchange by making long requests of short ones.  So it is left out
  * for ranks whose own runs are long already, for a single rank, and for reads by ranks of one node: the kernel has the
- * bytes of all of them, and the ranks copy in parallel.  But bytes that aggregators wrote just now, and may still have on
- * their nodes, are read through them. */
+ * bytes of all of them, and the ranks copy in parallel.  But bytes that aggregators wrote just now, and may still have
+ * on their nodes, are read through them. */
 static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
 {
 	const struct kr_hints *hints = &plan->file->hints;

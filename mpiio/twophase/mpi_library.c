@@ -1,39 +1,24 @@
 /* See mpi_library.h. */
 #include "mpiio/twophase/mpi_library.h"
 
-#include <dlfcn.h>
 #include <errno.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <stddef.h>
 
 static struct kr_real table;
 
-static void *find(const char *name)
+__attribute__((visibility("default"))) const char *kr_mpi_library_start(void *(*find)(const char *name))
 {
-	void *function = dlsym(RTLD_NEXT, name);
-
-	if (function)
-		return function;
-	fprintf(stderr,
-		"libkairan-mpiio: %s is in no MPI library behind this one (is it linked after MPI, or built for "
-		"another MPI?)\n",
-		name);
-	abort();
-}
-
-static void load(void)
-{
-#define KR_REAL_LOAD(name) table.name = (__typeof__(table.name))find("PMPI_" #name);
-	KR_REAL_LIST(KR_REAL_LOAD)
-#undef KR_REAL_LOAD
+#define KR_REAL_FIND(name) \
+	table.name = (__typeof__(table.name))find("PMPI_" #name); \
+	if (!table.name) \
+		return "PMPI_" #name;
+	KR_REAL_LIST(KR_REAL_FIND)
+#undef KR_REAL_FIND
+	return NULL;
 }
 
 const struct kr_real *kr_real(void)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, load);
 	return &table;
 }
 

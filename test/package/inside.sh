@@ -45,9 +45,9 @@ done
 for file in README.md CHANGELOG.md docs/operations.md; do
 	[ -s "/usr/share/doc/kairan/$file" ] || fail "no $file"
 done
-[ "$(find /usr/lib -name libkairan-mpiio.so | wc -l)" = 2 ] || fail "not two libraries to preload"
+[ "$(find /usr/lib -name 'libkairan-mpiio*.so' | wc -l)" = 3 ] || fail "not a library to preload and one for each MPI"
 ! dpkg -s libopenmpi3 libmpich12 >/dev/null 2>&1 || fail "the package brings a library for MPI"
-! env LD_PRELOAD=libkairan-mpiio.so true 2>&1 | grep -q "cannot be preloaded.*No such" || fail "not found by its name"
+[ -z "$(env LD_PRELOAD=libkairan-mpiio.so true 2>&1)" ] || fail "not found by its name, or a word of it"
 [ "$(dpkg-query -W -f '${Conffiles}' kairan-server | grep -c ' /etc/default/kairand ')" = 1 ] || fail "no conffile"
 
 note "the service is off until somebody enables an export"

@@ -3,7 +3,6 @@
 MPI_IDLE=spin
 . "$TOP/test/lib-mpi.sh"
 RANKS=3
-LAYER=$B/mpiio/libkairan-mpiio.so
 MPI_LIMIT=120
 mpi_up 4 "$RATE_OF_LINKS"
 on server python3 "$TOP/test/programs/stream.py" serve 9000 $((32 << 20)) >"$WORK/stream" 2>&1 &
@@ -25,7 +24,7 @@ variants() {
 	echo "romio-packed romio321 - cb_config_list=*:3 cb_nodes=4"
 	echo "romio-spread romio321 - cb_config_list=*:1 cb_nodes=4"
 	echo "ompio ompio -"
-	[ -e "$LAYER" ] || return 0
+	[ -e "$MPI_LAYER" ] || return 0
 	echo "layer-default romio321 ."
 	# The layer's aggregators without order and pipelining: whole stripes are rounds. (In small pieces rounds overlap by
 	# themselves, as MPI sends short messages ahead of their receives.)
@@ -58,7 +57,7 @@ measure() {
 	seed=$((repeat * 1000 + SERIAL)) SERIAL=$((SERIAL + 1))
 	MPI_ENV=()
 	if [ "$layer" != - ]; then
-		MPI_ENV=(LD_PRELOAD="$LAYER" KAIRAN_MPIIO="$([ "$WHERE" = mount ] && echo auto || echo force)")
+		MPI_ENV=(LD_PRELOAD="$MPI_LAYER" KAIRAN_MPIIO="$([ "$WHERE" = mount ] && echo auto || echo force)")
 		[ "$layer" = . ] || MPI_ENV+=(KAIRAN_MPIIO_HINTS="$layer")
 	fi
 	before=$(server_bytes)

@@ -18,6 +18,13 @@ done
 echo '#include <kairan/kairan_ioctl.h>' >"$WORK/uses.c"
 cc -fsyntax-only -Wall -Wextra -Werror -I "$PREFIX/include" "$WORK/uses.c" || fail "the header for programs does not stand alone"
 
+if [ -e "$B/mpiio/libkairan-mpiio.so" ]; then
+	library=$(sed -n 's/^prepend-path LD_PRELOAD //p' "$PREFIX/share/kairan-mpiio/modulefile")
+	[ -s "$WORK/root$library" ] &&
+		[ "$(find "$WORK/root" -name 'libkairan-mpiio-*.so' -printf '%h\n' | sort -u)" = "$WORK/root${library%/*}" ] ||
+		fail "the module file names $library, but there lies not all"
+fi
+
 note "exit status of wrong options, and versions"
 for expected in kairan=64 kairand=64 kairanfs=1; do
 	program=${expected%=*}

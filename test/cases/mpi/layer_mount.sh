@@ -7,7 +7,7 @@ mpi_up 4
 server_start
 mounts_start
 seed=${LAYER_SEED:-$RANDOM}
-MPI_ENV=("LD_PRELOAD=$B/mpiio/libkairan-mpiio.so" LAYER_REQUIRED=1 LAYER_NODES=real)
+MPI_ENV=("LD_PRELOAD=$MPI_LAYER" LAYER_REQUIRED=1 LAYER_NODES=real)
 note "Open MPI, seed $seed"
 mpi_run openmpi 1 block layer "$MPI_MNT/file" "$seed" 10 || fail "LAYER_SEED=$seed"
 note "Open MPI, two ranks per node, seed $((seed + 1))"
@@ -32,7 +32,7 @@ for program in hdf5_io pnetcdf_io; do
 	on node3 "$B/test/mpi/$program.openmpi" read "$MPI_MNT" || fail "$program reads something else on node3"
 done
 if [ -x "$B/test/mpi/layer.mpich" ]; then
-	MPI_ENV=("LD_PRELOAD=$B/mpiio/mpich/libkairan-mpiio.so" LAYER_REQUIRED=1 LAYER_NODES=real)
+	MPI_ENV=("LD_PRELOAD=$MPI_LAYER" LAYER_REQUIRED=1 LAYER_NODES=real)
 	# Its ranks spin: not more than needed.
 	note "MPICH, seed $((seed + 2))"
 	mpi_run mpich 1 block layer "$MPI_MNT/file" "$((seed + 2))" 3 || fail "MPICH, LAYER_SEED=$seed"

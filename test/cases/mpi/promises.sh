@@ -4,7 +4,6 @@
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"
 mpi_need openmpi
-LAYER=$B/mpiio/libkairan-mpiio.so
 mpi_up 4
 # Node 3's journal lies on a disk of its own, too small for the last test.
 on node3 mount -t tmpfs -o size=24m,mode=700 none "$WORK/node3/local" || skip "no tmpfs"
@@ -16,7 +15,7 @@ server_start
 mounts_start journal_max=1G,stripe_size=1M,flush_age=600
 
 note "promises"
-MPI_ENV=(LD_PRELOAD="$LAYER" PROMISES_STRIPE=1048576)
+MPI_ENV=(LD_PRELOAD="$MPI_LAYER" PROMISES_STRIPE=1048576)
 for MPI_IO in romio321 ompio; do
 	mpi_run openmpi 2 robin promises all "$MPI_MNT" || fail "promises with $MPI_IO"
 	on node1 sh -c "rm -f '$MPI_MNT'/*"
@@ -27,7 +26,7 @@ mpi_run openmpi 2 robin promises nearby "$MPI_MNT" "${DAEMON[server]}" || fail "
 
 # caught PROGRAM FILE [COMMAND...]: it runs rightly, and the layer says that it did the collective calls.
 caught() {
-	MPI_ENV=(LD_PRELOAD="$LAYER" KAIRAN_MPIIO_HINTS="kairan_summary=1")
+	MPI_ENV=(LD_PRELOAD="$MPI_LAYER" KAIRAN_MPIIO_HINTS="kairan_summary=1")
 	mpi_run openmpi 1 block "$@" >"$WORK/caught" 2>&1 || { cat "$WORK/caught"; fail "$* with the layer"; }
 	cat "$WORK/caught"
 	grep -q "kairan-mpiio: .* collective writes" "$WORK/caught" || fail "$*: the layer did not see it"
@@ -48,17 +47,17 @@ done
 
 note "one node's disk is full"
 EXPECTED_ERRORS='the journal cannot be written: (No space left on device|Input/output error)'
-# full MPI RANKS_PER_NODE LAYER: node 3's journal is empty, so that there is nothing to wait for.
+# full MPI RANKS_PER_NODE: node 3's journal is empty, so that there is nothing to wait for.
 full() {
-	MPI_ENV=(LD_PRELOAD="$3")
+	MPI_ENV=(LD_PRELOAD="$MPI_LAYER")
 	mount_stop 3 || fail "unmount"
 	on node3 rm -r "$WORK/node3/local/cache"
 	mount_start 3 journal_max=1G,stripe_size=1M,flush_age=600
 	on node3 sh -c "cat /dev/zero >'$WORK/node3/local/others'" 2>/dev/null
 	mpi_run "$1" "$2" robin disks "$MPI_MNT" node3 full $((32 / $2)) "nsenter -t ${KEEPER[node3]} -m rm $WORK/node3/local/others" || fail "a full disk, $1"
 }
-full openmpi 2 "$LAYER"
-if [ -x "$B/test/mpi/disks.mpich" ]; then full mpich 1 "$B/mpiio/mpich/libkairan-mpiio.so"; MPI_ENV=(LD_PRELOAD="$LAYER"); fi
+full openmpi 2
+if [ -x "$B/test/mpi/disks.mpich" ]; then full mpich 1; fi
 
 note "one node's disk breaks"
 if [ -e "$WORK/local.img" ]; then

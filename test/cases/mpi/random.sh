@@ -22,7 +22,7 @@ random() {
 # Under ASan, where it is the layer itself that is looked at, with half the ranks and without what only another MPI-IO component adds.
 full=yes ranks=2
 [ "$SLOW" = 1 ] || full='' ranks=1
-MPI_ENV=(LD_PRELOAD="$B/mpiio/libkairan-mpiio.so" KAIRAN_MPIIO=auto LAYER_REQUIRED=1)
+MPI_ENV=(LD_PRELOAD="$MPI_LAYER" KAIRAN_MPIIO=auto LAYER_REQUIRED=1)
 MPI_IO=ompio
 [ -z "$full" ] || random openmpi 1 block "$MPI_MNT" -e 2
 # By itself Open MPI's ROMIO corrupts its memory over some of these views; it is told of plainer ones.
@@ -33,7 +33,6 @@ random openmpi $ranks block "$MPI_MNT" -e 1 -w
 MPI_ENV[1]=KAIRAN_MPIIO=force
 [ -z "$full" ] || random openmpi 1 robin "$MPI_PLAIN" -e 2
 if [ -x "$B/test/mpi/random_io.mpich" ]; then
-	MPI_ENV[0]="LD_PRELOAD=$B/mpiio/mpich/libkairan-mpiio.so"
 	random mpich 1 block "$MPI_PLAIN" -e 1
 	MPI_ENV[1]=KAIRAN_MPIIO=auto
 	random mpich 1 block "$MPI_MNT" -e 1
