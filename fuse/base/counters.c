@@ -69,6 +69,11 @@ static const char *const request_names[OPCODES] = {
 	[51] = "tmpfile", /* FUSE_TMPFILE, which older headers lack */
 };
 
+const char *kr_request_name(uint32_t opcode)
+{
+	return opcode < OPCODES ? request_names[opcode] : NULL;
+}
+
 struct kr_counters *kr_counters_new(void)
 {
 	struct kr_counters *counters = aligned_alloc(_Alignof(struct kr_counters), sizeof(*counters));
@@ -103,7 +108,7 @@ void kr_count(struct kr_counters *counters, enum kr_counter counter, uint64_t ad
 
 void kr_count_request(struct kr_counters *counters, uint32_t opcode, uint64_t ns)
 {
-	if (counters && opcode < OPCODES && request_names[opcode])
+	if (counters && kr_request_name(opcode))
 		kr_histogram_add(&own_shard(counters)->requests[opcode], ns);
 }
 

@@ -25,7 +25,9 @@ struct kr_counters;
 struct kr_counters *kr_counters_new(void);
 void kr_counters_free(struct kr_counters *counters);
 void kr_count(struct kr_counters *counters, enum kr_counter counter, uint64_t add);
-/* A request OPCODE (linux/fuse.h) of the kernel took NS from its arrival to its answer. */
+/* The kind of a request OPCODE (linux/fuse.h) of the kernel: "read".  NULL: not known, or without an answer. */
+const char *kr_request_name(uint32_t opcode);
+/* A request OPCODE of the kernel took NS from its arrival to its answer. */
 void kr_count_request(struct kr_counters *counters, uint32_t opcode, uint64_t ns);
 /* {"read_bytes", ..., "requests": {"lookup": (kr_histogram_json), ...}}, owned.  "requests" has the kinds that came. */
 json_t *kr_counters_status(const struct kr_counters *counters);

@@ -1,12 +1,13 @@
 /* See shim.h.
  *
+ * libfuse reads and writes /dev/fuse through functions of the shim (fuse_session_custom_io).
+ *
  * libfuse before 3.15 writes replies that lack these bits of the kernel's interface:
  *   INIT           fuse_init_out.flags |= FUSE_PARALLEL_DIROPS | FUSE_INIT_EXT
  *                  fuse_init_out.flags2 |= FUSE_DIRECT_IO_ALLOW_MMAP
  *   OPEN, CREATE   fuse_open_out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES.
- * So its reads and writes of /dev/fuse go through functions of the shim (fuse_session_custom_io).  The first read shows
- * the INIT request and the kernel's offer; the writer patches replies.  The thread that calls fuse_reply_open also
- * writes the reply to OPEN, so a thread-local mark says which reply to patch.
+ * So the first read shows the INIT request and the kernel's offer, and the writer patches replies.  The thread that
+ * calls fuse_reply_open also writes the reply to OPEN, so a thread-local mark says which reply to patch.
  */
 #include "fuse/base/shim.h"
 
@@ -29,6 +30,7 @@
 #define KR_FOPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
 
 static atomic_bool direct_io_mmap;
+static kr_shim_reply_fn reply_hook;
 
 bool kr_shim_direct_io_mmap(void)
 {
@@ -76,17 +78,13 @@ static void or32(void *bytes, size_t offset, uint32_t bits)
 	memcpy((uint8_t *)bytes + offset, &value, sizeof(value));
 }
 
-static ssize_t shim_read(int fd, void *buffer, size_t size, void *userdata)
+static void see_request(const void *buffer, ssize_t length)
 {
-	ssize_t length = read(fd, buffer, size);
-
-	(void)userdata;
 	if (length > INIT_IN_FLAGS2 + 4 && load32(buffer, IN_OPCODE) == OPCODE_INIT) {
-		memcpy(&init.unique, (uint8_t *)buffer + IN_UNIQUE, sizeof(init.unique));
+		memcpy(&init.unique, (const uint8_t *)buffer + IN_UNIQUE, sizeof(init.unique));
 		init.flags = load32(buffer, INIT_IN_FLAGS);
 		init.flags2 = init.flags & KR_INIT_EXT ? load32(buffer, INIT_IN_FLAGS2) : 0;
 	}
-	return length;
 }
 
 static bool answers_init(const struct iovec *iov, int count)
@@ -99,14 +97,12 @@ static bool answers_init(const struct iovec *iov, int count)
 	return unique == init.unique;
 }
 
-static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
+static ssize_t write_reply(int fd, struct iovec *iov, int count)
 {
 	uint8_t body[256];
 	struct iovec patched[2];
 	size_t length = count == 2 ? iov[1].iov_len : 0;
-	ssize_t result;
 
-	(void)userdata;
 	if (length < OPEN_OUT_SIZE || length > sizeof(body) || !(patch_open || answers_init(iov, count)))
 		goto out;
 	memcpy(body, iov[1].iov_base, length);
@@ -125,8 +121,58 @@ static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
 	patched[1] = (struct iovec){.iov_base = body, .iov_len = length};
 	iov = patched;
 out:
-	result = writev(fd, iov, count);
-	return result;
+	return writev(fd, iov, count);
+}
+
+void kr_shim_init(struct fuse_conn_info *conn)
+{
+	(void)conn;
+}
+
+static void mark(bool parallel)
+{
+	patch_open = parallel;
+}
+
+#else
+
+static void see_request(const void *buffer, ssize_t length)
+{
+	(void)buffer, (void)length;
+}
+
+static ssize_t write_reply(int fd, struct iovec *iov, int count)
+{
+	return writev(fd, iov, count);
+}
+
+void kr_shim_init(struct fuse_conn_info *conn)
+{
+	conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
+	if (!KR_FAULT("shim.old_kernel") && fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
+		atomic_store(&direct_io_mmap, true);
+}
+
+static void mark(bool parallel)
+{
+	(void)parallel;
+}
+
+#endif
+
+static ssize_t shim_read(int fd, void *buffer, size_t size, void *userdata)
+{
+	ssize_t length = read(fd, buffer, size);
+
+	(void)userdata;
+	see_request(buffer, length);
+	return length;
+}
+
+static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
+{
+	reply_hook(userdata, iov, count);
+	return write_reply(fd, iov, count);
 }
 
 /* Not used: splicing is off (kr_shim_init), but libfuse 3.14 requires the function. */
@@ -144,48 +190,18 @@ static ssize_t shim_splice_send(
 	return splice(fd_in, offset_in, fd_out, offset_out, length, flags);
 }
 
-int kr_shim_install(struct fuse_session *fuse)
+int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply)
 {
 	static const struct fuse_custom_io io = {.writev = shim_writev,
 		.read = shim_read,
 		.splice_receive = shim_splice_receive,
 		.splice_send = shim_splice_send};
-	int err = fuse_session_custom_io(fuse, &io, fuse_session_fd(fuse));
+	int err;
 
+	reply_hook = on_reply;
+	err = fuse_session_custom_io(fuse, &io, fuse_session_fd(fuse));
 	return err == 0 ? 0 : kr_fail(err < 0 ? err : -err, "libfuse refuses custom I/O");
 }
-
-void kr_shim_init(struct fuse_conn_info *conn)
-{
-	(void)conn;
-}
-
-static void mark(bool parallel)
-{
-	patch_open = parallel;
-}
-
-#else
-
-int kr_shim_install(struct fuse_session *fuse)
-{
-	(void)fuse;
-	return 0;
-}
-
-void kr_shim_init(struct fuse_conn_info *conn)
-{
-	conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
-	if (!KR_FAULT("shim.old_kernel") && fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
-		atomic_store(&direct_io_mmap, true);
-}
-
-static void mark(bool parallel)
-{
-	(void)parallel;
-}
-
-#endif
 
 /* Only FUSE_NOTIFY_STORE sets a size.  It stores bytes at the file's end, and the daemon has none to give.  The kernel
  * first takes over the new size, and then, when it has the page, fetches the bytes.  Their address is invalid, so that

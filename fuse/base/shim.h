@@ -1,5 +1,7 @@
 /* FUSE features that the kernel has and an old libfuse does not pass on.  They are mmap on direct_io handles, parallel
  * direct writes, and parallel directory operations.  With a libfuse that knows them this is a thin wrapper.
+ *
+ * All of libfuse's replies pass the shim, which shows them to a hook.
  */
 #ifndef KR_FUSE_SHIM_H
 #define KR_FUSE_SHIM_H
@@ -9,9 +11,13 @@
 #endif
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
+#include <sys/uio.h>
 
+/* Any thread: a reply (struct fuse_out_header, then its body) or notification is about to be written.  USERDATA: the
+ * session's. */
+typedef void (*kr_shim_reply_fn)(void *userdata, const struct iovec *iov, int count);
 /* After fuse_session_mount, before the first request is read. */
-int kr_shim_install(struct fuse_session *fuse);
+int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply);
 /* In the INIT handler. */
 void kr_shim_init(struct fuse_conn_info *conn);
 /* As fuse_reply_open and fuse_reply_create.  PARALLEL: writes of a direct_io handle may run at the same time.  -ENOENT:

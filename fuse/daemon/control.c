@@ -19,9 +19,11 @@
 #include "fuse/writeback/flush.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/daemon/mount_status.h"
+#include "fuse/ops/access_log.h"
 
 /* A user may ask so often, at so many connections; so many users at a time are told apart. */
 enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64, USER_CONNECTIONS = 4, USER_INTERVAL_MS = 50, USERS_MAX = 32 };
+enum { LOG_INTERVAL_MS = 20 };
 
 struct user {
 	uint32_t uid;
@@ -31,13 +33,14 @@ struct user {
 struct kr_control {
 	struct kr_mount *mount;
 	uv_pipe_t listener, users_listener;
+	uv_timer_t log_timer; /* runs while a client reads the access log */
 	unsigned dev_major, dev_minor;
 	struct kr_list clients;
 	size_t client_count; /* of the owner's socket */
 	char *path;          /* of that; owned */
 	ino_t users_socket;  /* inode of the users' one; 0: there is none */
 	struct user users[USERS_MAX];
-	int handles; /* open listeners */
+	int handles; /* that are open */
 	bool freed;
 };
 
@@ -47,6 +50,8 @@ struct client {
 	bool is_user; /* came by the users' socket, where the kernel says that it is UID */
 	bool refused; /* is being closed: a user who connects all the time keeps no other user out */
 	uint32_t uid;
+	struct kr_access_reader *reader; /* NULL: does not read the access log */
+	uint64_t log_id;                 /* the request that its lines answer */
 	struct kr_link link;
 };
 
@@ -137,6 +142,59 @@ static void answer(struct kr_conn *conn, uint64_t id, json_t *status)
 	}
 }
 
+/* --- the access log --------------------------------------------------------------------------- */
+
+static void send_lines(const struct client *client, const char *lines, size_t length)
+{
+	struct kr_status_reply reply = {.json = {.bytes = (const uint8_t *)lines, .length = (uint32_t)length}};
+
+	kr_conn_reply(client->conn, KR_MSG_STATUS, client->log_id, KR_FRAME_MORE, 0, &reply, NULL, 0);
+}
+
+/* A client that reads slowly gets nothing new before its connection has taken all: its lines fill its reader, which
+ * counts those that do not fit. */
+static void on_log_tick(uv_timer_t *timer)
+{
+	const struct kr_control *control = timer->data;
+	const struct client *client;
+	bool reading = false;
+
+	KR_LIST_FOR_EACH(client, &control->clients, link) {
+		struct kr_writer lines = {0};
+
+		reading |= client->reader != NULL;
+		if (client->reader && kr_conn_queued(client->conn) == 0)
+			kr_access_take(client->reader, &lines);
+		for (size_t done = 0, piece; done < lines.length; done += piece) {
+			const char *text = (const char *)lines.bytes + done;
+			const char *end = memrchr(text, '\n', KR_MIN(lines.length - done, (size_t)KR_ACCESS_LINE_MAX));
+
+			piece = (size_t)(end + 1 - text);
+			send_lines(client, text, piece);
+		}
+		kr_writer_fini(&lines);
+	}
+	if (!reading)
+		uv_timer_stop(timer);
+}
+
+static void serve_log(struct client *client, uint64_t id, const char *filter)
+{
+	uv_timer_t *timer = &client->control->log_timer;
+	int err = client->reader ? -EBUSY :
+				   kr_access_reader_new(client->control->mount->access_log, filter, &client->reader);
+
+	if (err < 0) {
+		kr_conn_reply(client->conn, KR_MSG_STATUS, id, 0, err, NULL, NULL, 0);
+		return;
+	}
+	client->log_id = id;
+	send_lines(client, "", 0); /* from now on lines come */
+	uv_timer_start(timer, on_log_tick, LOG_INTERVAL_MS, LOG_INTERVAL_MS);
+}
+
+/* --- requests --------------------------------------------------------------------------------- */
+
 /* Whether the user may have an answer now.  A user who asks all the time costs the loop little, and keeps no other user
  * out. */
 static bool may_ask(struct kr_control *control, uint32_t uid)
@@ -172,8 +230,13 @@ static void serve_user(struct client *client, uint64_t id, const struct kr_statu
 
 static void serve(struct client *client, uint64_t id, const struct kr_status_request *request)
 {
-	int err = execute(client->control->mount, request);
+	int err;
 
+	if (strcmp(request->what, "log") == 0) {
+		serve_log(client, id, request->argument);
+		return;
+	}
+	err = execute(client->control->mount, request);
 	if (err < 0)
 		kr_conn_reply(client->conn, KR_MSG_STATUS, id, 0, err, NULL, NULL, 0);
 	else
@@ -223,6 +286,7 @@ static void on_conn_closed(struct kr_conn *conn, int err, const char *reason)
 
 	if (err < 0)
 		kr_log_debug("control connection: %s", reason);
+	kr_access_reader_free(client->reader);
 	kr_list_remove(&client->link);
 	control->client_count -= !client->is_user;
 	free(client);
@@ -283,7 +347,7 @@ static void on_user_connection(uv_stream_t *listener, int status)
 		kr_conn_set_guest(client->conn, true);
 }
 
-static void on_listener_closed(uv_handle_t *handle)
+static void on_handle_closed(uv_handle_t *handle)
 {
 	struct kr_control *control = handle->data;
 
@@ -327,13 +391,14 @@ int kr_control_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_mino
 	struct kr_control *control = kr_xcalloc(1, sizeof(*control));
 	int err;
 
-	*control = (struct kr_control){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor, .handles = 2};
+	*control = (struct kr_control){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor, .handles = 3};
 	if (asprintf(&control->path, "%s/control", kr_local_path(mount->local)) < 0)
 		abort();
 	kr_list_init(&control->clients);
 	uv_pipe_init(mount->loop, &control->listener, 0);
 	uv_pipe_init(mount->loop, &control->users_listener, 0);
-	control->listener.data = control->users_listener.data = control;
+	uv_timer_init(mount->loop, &control->log_timer);
+	control->listener.data = control->users_listener.data = control->log_timer.data = control;
 	err = listen_to_owner(control);
 	if (err < 0) {
 		kr_control_free(control);
@@ -357,6 +422,7 @@ void kr_control_free(struct kr_control *control)
 	KR_LIST_FOR_EACH_SAFE(client, after, &control->clients, link)
 		kr_conn_close(client->conn, false);
 	kr_control_users_remove(control->dev_major, control->dev_minor, control->users_socket);
-	uv_close((uv_handle_t *)&control->listener, on_listener_closed);
-	uv_close((uv_handle_t *)&control->users_listener, on_listener_closed);
+	uv_close((uv_handle_t *)&control->listener, on_handle_closed);
+	uv_close((uv_handle_t *)&control->users_listener, on_handle_closed);
+	uv_close((uv_handle_t *)&control->log_timer, on_handle_closed);
 }

@@ -8,12 +8,14 @@
  *   end       -                    Drains and ends, as SIGTERM does.  Copies of the mount in other namespaces do not
  *                                  keep the daemon alive.
  *   discard   FILE                 Drops the unflushed bytes of that file for good.
+ *   log       filter               Answers with lines of the access log as they come (fuse/ops/access_log.h), each
+ *                                  frame with whole lines, until the connection ends.
  *
  * A mount of root has a second socket, in /run/kairan, for all users.  There only `status` is answered, as far as it is
  * the user's (kr_mount_status_for).  The kernel says who asks (SO_PEERCRED); each user may have few connections and ask
  * a few times a second (EAGAIN: too often).
  *
- * FILE is a path, or a file's identity in hex.  Each answers with the status as JSON (mount_status.h).
+ * FILE is a path, or a file's identity in hex.  All but `log` answer with the status as JSON (mount_status.h).
  */
 #ifndef KR_FUSE_CONTROL_H
 #define KR_FUSE_CONTROL_H

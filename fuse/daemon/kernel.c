@@ -22,6 +22,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
+#include "fuse/ops/access_log.h"
 #include "fuse/ops/batch.h"
 #include "fuse/base/cpus.h"
 #include "fuse/names/kernel_attrs.h"
@@ -176,6 +177,13 @@ static int find_device(struct kr_kernel *kernel)
 			 0;
 }
 
+static void on_reply(void *userdata, const struct iovec *iov, int count)
+{
+	const struct kr_mount *mount = userdata;
+
+	kr_access_answers(mount->access_log, iov, count);
+}
+
 int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
 {
 	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
@@ -196,7 +204,7 @@ int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
 	else
 		kernel->mounted = true;
 	if (err == 0)
-		err = kr_shim_install(kernel->fuse);
+		err = kr_shim_install(kernel->fuse, on_reply);
 	if (err == 0)
 		err = find_device(kernel);
 	if (err == 0) {
@@ -236,6 +244,7 @@ static void *work(void *context)
 		if (length <= 0)
 			break;
 		kr_op_received(buffer.mem);
+		kr_access_arrived(kernel->mount->access_log, buffer.mem);
 		fuse_session_process_buf(kernel->fuse, &buffer);
 		kr_op_served(kernel->mount);
 	}

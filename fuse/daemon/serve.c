@@ -20,6 +20,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "fuse/names/lookup_prefetch.h"
+#include "fuse/ops/access_log.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/prefetch.h"
 #include "fuse/readcache/cache.h"
@@ -590,6 +591,7 @@ static void unmake(struct kr_serve *serve)
 	kr_inodes_free(mount->inodes);
 	kr_counters_free(mount->counters);
 	kr_kernel_free(serve->kernel);
+	kr_access_log_free(mount->access_log);
 }
 
 static struct kr_serve *serve_new(const struct kr_mount_options *options, struct kr_local *local)
@@ -599,6 +601,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.options = options;
 	serve->mount.local = local;
 	serve->mount.counters = kr_counters_new();
+	serve->mount.access_log = kr_access_log_new(&serve->mount);
 	serve->mount.batches = kr_batches_new();
 	serve->mount.attr_cache = kr_attr_cache_new();
 	serve->mount.kernel_attrs = kr_kernel_attrs_new();
