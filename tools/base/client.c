@@ -62,6 +62,13 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 				strerror(-err));
 		return;
 	}
+	if (ask->probe->on_lines) {
+		ask->probe->begun = true;
+		uv_timer_stop(&ask->timer);
+		if (!ask->probe->on_lines((const char *)reply->json.bytes, reply->json.length))
+			finish(ask, 0, "");
+		return;
+	}
 	if (ask->text.length + reply->json.length > STATUS_MAX)
 		finish(ask, -EFBIG, "the answer is too long");
 	kr_put_bytes(&ask->text, reply->json.bytes, reply->json.length);
@@ -166,15 +173,15 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 	}
 	uv_run(&loop, UV_RUN_DEFAULT);
 	uv_loop_close(&loop);
-	err = ask.err < 0 ? kr_fail(ask.err, "%s", ask.reason) : parse(&ask, ret_status);
+	err = ask.err < 0 ? kr_fail(ask.err, "%s", ask.reason) : probe->on_lines ? 0 : parse(&ask, ret_status);
 	kr_writer_fini(&ask.text);
 	return err;
 }
 
-int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status)
+static int ask_socket(
+	const char *path, const char *what, const char *argument, struct kr_probe *probe, json_t **ret_status)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS};
 	KR_AUTO_FREE char *directory = kr_xstrdup(path);
 	char *slash = strrchr(directory, '/');
 	KR_AUTO_FD int fd = -1;
@@ -187,7 +194,14 @@ int kr_ask_socket(const char *path, const char *what, const char *argument, json
 	if (fd < 0)
 		return kr_fail_errno(-errno, "%s", directory);
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", fd, slash + 1);
-	return ask_at((const struct sockaddr *)&address, what, argument, &probe, NULL, ret_status);
+	return ask_at((const struct sockaddr *)&address, what, argument, probe, NULL, ret_status);
+}
+
+int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status)
+{
+	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS};
+
+	return ask_socket(path, what, argument, &probe, ret_status);
 }
 
 /* The daemon lets a user ask again a moment later. */
@@ -205,7 +219,8 @@ static int ask_as_user(const struct kr_mounted *mounted, const char *socket, jso
 	return err < 0 ? kr_fail(err, "%s: its daemon does not answer users: %s", mounted->path, strerror(-err)) : 0;
 }
 
-int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status)
+static int ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, struct kr_probe *probe,
+	json_t **ret_status)
 {
 	KR_AUTO_FREE char *socket = NULL;
 	KR_AUTO_FREE char *reason = NULL;
@@ -215,7 +230,7 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 	if (err < 0)
 		return kr_fail(-ENOENT, "%s: no daemon is known for this mount (fusermount3 -uz %s removes a dead one)",
 			mounted->path, mounted->path);
-	err = kr_ask_socket(socket, what, argument, ret_status);
+	err = ask_socket(socket, what, argument, probe, ret_status);
 	if (err == 0)
 		return 0;
 	reason = kr_xstrdup(kr_fail_reason());
@@ -230,6 +245,22 @@ int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char 
 		return kr_fail(err, "%s: only root and who has mounted it may ask its daemon (process %d)",
 			mounted->path, pid);
 	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
+}
+
+int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status)
+{
+	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS};
+
+	return ask_mount(mounted, what, argument, &probe, ret_status);
+}
+
+int kr_follow_log(
+	const struct kr_mounted *mounted, const char *filter, bool (*on_lines)(const char *lines, size_t length))
+{
+	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS, .on_lines = on_lines};
+	int err = ask_mount(mounted, "log", filter, &probe, NULL);
+
+	return probe.begun ? 0 : err;
 }
 
 static bool about_keys(int err)

@@ -1,5 +1,5 @@
 /* The kairan command's connection to a daemon: one STATUS request to a mount's control socket or to a server, and its
- * JSON. */
+ * JSON, or the lines of the access log. */
 #ifndef KR_TOOLS_CLIENT_H
 #define KR_TOOLS_CLIENT_H
 
@@ -16,7 +16,11 @@ enum { KR_ASK_TIMEOUT_MS = 10000 };
 /* Asks the daemon of a mount.  0 and *RET_STATUS (owned); -ENOENT: its control socket is unknown; other errors with a
  * sentence in kr_fail_reason. */
 int kr_ask_mount(const struct kr_mounted *mounted, const char *what, const char *argument, json_t **ret_status);
-/* The same for the daemon whose control socket is PATH, which may no longer have a mount. */
+/* Reads the access log of a mount with a FILTER (fuse/ops/access_log.h): calls ON_LINES for one or more whole lines,
+ * until that returns false or the daemon ends.  -EBUSY: too many programs read it; other errors as above. */
+int kr_follow_log(
+	const struct kr_mounted *mounted, const char *filter, bool (*on_lines)(const char *lines, size_t length));
+/* As kr_ask_mount, for the daemon whose control socket is PATH, which may no longer have a mount. */
 int kr_ask_socket(const char *path, const char *what, const char *argument, json_t **ret_status);
 /* Asks the server HOST[:PORT], after authentication with PROOF. */
 int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **ret_status);
@@ -26,9 +30,12 @@ struct kr_probe {
 	unsigned timeout_ms;
 	unsigned padding;     /* bytes by which the request is longer */
 	unsigned max_segment; /* of TCP, in both directions; 0: as the kernels agree */
+	/* Not NULL: takes the lines of an answer that does not end; false: enough. */
+	bool (*on_lines)(const char *lines, size_t length);
 	/* Results: by this machine's clock, when the request was sent and when the answer had come; its bytes. */
 	uint64_t sent_ns, answered_ns;
 	size_t answer;
+	bool begun; /* that answer without an end has */
 };
 /* As kr_ask_server. -ETIMEDOUT: no answer within timeout_ms. */
 int kr_probe_server(const char *text, const struct kr_tool_proof *proof, struct kr_probe *probe, json_t **ret_status);
