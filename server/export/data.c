@@ -185,6 +185,16 @@ int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool dat
 	return r;
 }
 
+void kr_export_write_back(struct kr_export *export, const struct kr_fid *fid)
+{
+	struct kr_fd *data = kr_fd_cache_take(export->fds, fid, KR_FD_CACHE_WRITE);
+
+	if (!data)
+		return;
+	(void)sync_file_range(data->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+	kr_fd_cache_put(export->fds, data);
+}
+
 void kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid)
 {
 	struct kr_fd *data = kr_fd_cache_take(export->fds, fid, KR_FD_CACHE_WRITE);

@@ -262,6 +262,8 @@ int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const 
 	struct kr_attr *ret_attr);
 /* Of a file or a directory; DATA_ONLY: fdatasync. */
 int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool data_only);
+/* Begins to write the file's bytes to the disk: kr_export_fsync follows. */
+void kr_export_write_back(struct kr_export *export, const struct kr_fid *fid);
 /* The caller is about to call syncfs instead.  Does not block long. */
 void kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid);
 /* MODE: FALLOC_FL_* of grow (0), keep size, punch hole, zero range; others -EOPNOTSUPP. */

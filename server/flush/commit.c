@@ -330,7 +330,7 @@ void kr_commit_applied(struct kr_sfile *file, const struct kr_flush_part *part, 
 	}
 	if (session && !writer->owed)
 		kr_applied_note(&kr_data_of(file)->applied, &file->fid, part->node_id, part->seq);
-	kr_syncs_enqueue(file);
+	kr_syncs_enqueue_later(file);
 }
 
 void kr_commit_lost_change(struct kr_sfile *file)
@@ -373,4 +373,5 @@ void kr_commit_register(struct kr_data *data)
 	kr_list_init(&data->writing);
 	data->server->files->hooks.writer_ended = writer_ended;
 	data->server->files->hooks.writer_reclaimed = writer_reclaimed;
+	data->server->files->hooks.awaited = kr_syncs_hurry;
 }

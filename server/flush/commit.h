@@ -11,8 +11,9 @@
  * Files whose sync failed, and has not succeeded since, stand in `failed` of the state directory before anybody is
  * told. The next instance writes these again, and syncs them, before its grace period ends.
  *
- * Loop thread; the syncs run in libuv's pool.  A file is synced at once after a round; rounds that come during a sync
- * are in the next one.  When many files wait, one syncfs serves all of them.
+ * Loop thread; the syncs run in libuv's pool.  A file is synced KR_COMMIT_LATER_MS after a round, together with those
+ * that wait then, or at once when anybody wants it: fsync, or another node that waits for the file.  Rounds that come
+ * during a sync are in the next one.  When many files wait, one syncfs serves all of them.
  */
 #ifndef KR_SERVER_COMMIT_H
 #define KR_SERVER_COMMIT_H
@@ -28,7 +29,8 @@ struct kr_sfile;
 
 enum {
 	KR_COMMIT_PARALLEL = 4,    /* syncs at a time */
-	KR_COMMIT_MANY = 8,        /* more waiting files are synced together */
+	KR_COMMIT_LATER_MS = 10,   /* for so long files that nobody waits for are gathered */
+	KR_COMMIT_MANY = 8,        /* so many are synced by one job, more by one syncfs */
 	KR_COMMIT_TOGETHER = 4096, /* at most */
 	KR_COMMIT_RETRY_MS = 1000, /* between two tries to repair what a failed sync may have lost */
 };
@@ -41,7 +43,8 @@ struct kr_commit {
 	struct kr_list writers; /* struct kr_file_writer of commit_priv.h */
 	struct kr_link writing; /* in kr_data.writing while there are writers */
 	struct kr_list waiters; /* struct waiter of syncs.c */
-	struct kr_link queued;  /* in the queue of files to sync; queued or running holds the file */
+	struct kr_link queued;  /* in kr_data.sync_queue or sync_later; that, or running, holds the file */
+	bool later;             /* in sync_later */
 	uint64_t applied;       /* the last round applied */
 	uint64_t good;          /* the last round known to be stable */
 	uint64_t lost;          /* rounds up to here, which ran when a sync failed, count as lost with it */

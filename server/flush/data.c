@@ -84,6 +84,7 @@ void kr_data_fini(struct kr_data *data)
 		kr_sfile_put(KR_LIST_ENTRY(link, struct kr_sfile_data, busy)->file);
 	uv_close((uv_handle_t *)&data->tick, NULL);
 	uv_close((uv_handle_t *)&data->gather_timer, NULL);
+	uv_close((uv_handle_t *)&data->sync_timer, NULL);
 }
 
 void kr_data_free(struct kr_data *data)

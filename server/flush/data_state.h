@@ -49,6 +49,7 @@ struct kr_data {
 	struct kr_list hops;       /* kr_hop.link */
 	struct kr_list sync_queue; /* kr_commit.queued */
 	size_t sync_queued;
+	struct kr_list sync_later; /* kr_commit.queued: nobody waits for them */
 	bool may_sync_together, syncing_together; /* by syncfs */
 	int syncfs_fd;
 	struct kr_list writing; /* kr_commit.writing: files with uncommitted bytes */
@@ -56,7 +57,7 @@ struct kr_data {
 	size_t former_failed;   /* of these, those of former instances that have not been tried again */
 	struct kr_failed_syncs failed_syncs;
 	struct kr_applied applied;
-	uv_timer_t gather_timer, tick;
+	uv_timer_t gather_timer, sync_timer, tick;
 	struct kr_list throttled;  /* kr_round_stream.throttled: wait until round stream_bytes falls */
 	size_t round_stream_bytes; /* received in streams, not written yet */
 	bool stopping;

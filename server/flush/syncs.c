@@ -1,7 +1,8 @@
 /* Syncs of files, and what is repaired after failed ones (see commit.h).
  *
- * A file is in one of these states: idle; in kr_data.sync_queue; or its sync runs.  What comes up during a sync is
- * taken by the next one.  Each sync job has one file, or all that were waiting.
+ * A file is in one of these states: idle; in kr_data.sync_later; in sync_queue; or its sync runs.  What comes up during
+ * a sync is taken by the next one.  Each sync job has all files that were waiting, KR_COMMIT_MANY at most, or as many as
+ * there are by one syncfs.
  */
 #include "server/flush/commit_priv.h"
 
@@ -40,7 +41,7 @@ struct file_sync {
 struct sync_job {
 	struct kr_pool_share_job share_job;
 	struct kr_data *data;
-	struct kr_list files; /* struct file_sync; several: by one syncfs */
+	struct kr_list files; /* struct file_sync */
 	bool together, together_failed;
 };
 
@@ -73,7 +74,7 @@ static void conclude(struct file_sync *sync)
 {
 	struct kr_sfile *file = sync->file;
 	struct kr_commit *commit = kr_commit_of(file);
-	bool again;
+	bool wanted, again;
 
 	commit->running = false;
 	if (sync->rewrite) {
@@ -81,10 +82,13 @@ static void conclude(struct file_sync *sync)
 		kr_flush_update_hold_of(file);
 	}
 	tell_waiters(&sync->waiters, sync->err);
-	again = !kr_list_empty(&commit->waiters) || (commit->again && !(kr_data_of(file)->stopping && sync->err));
+	wanted = !kr_list_empty(&commit->waiters);
+	again = commit->again && !(kr_data_of(file)->stopping && sync->err);
 	commit->again = false;
-	if (again)
+	if (wanted)
 		kr_syncs_enqueue(file);
+	else if (again)
+		kr_syncs_enqueue_later(file);
 	former_tried(file);
 	free(sync);
 	kr_sfile_put(file);
@@ -232,6 +236,21 @@ static void sync_together(struct sync_job *job, struct kr_export *export)
 	}
 }
 
+/* The first fsync commits the names and places of all, if their bytes have gone out before. */
+static void sync_each(struct sync_job *job, struct kr_export *export)
+{
+	struct file_sync *sync;
+
+	if (job->files.head.next != job->files.head.prev) {
+		KR_LIST_FOR_EACH(sync, &job->files, link)
+			kr_export_write_back(export, &sync->file->fid);
+	}
+	KR_LIST_FOR_EACH(sync, &job->files, link) {
+		if (!sync->err)
+			sync->err = fsync_of(export, sync);
+	}
+}
+
 static void run(struct kr_pool_share_job *share_job)
 {
 	struct sync_job *job = KR_CONTAINER_OF(share_job, struct sync_job, share_job);
@@ -242,11 +261,11 @@ static void run(struct kr_pool_share_job *share_job)
 		sync->err = KR_FAULT("stable.before");
 		if (!sync->err && sync->rewrite)
 			sync->err = rewrite(export, &sync->file->fid);
-		if (!sync->err && !job->together)
-			sync->err = fsync_of(export, sync);
 	}
 	if (job->together)
 		sync_together(job, export);
+	else
+		sync_each(job, export);
 	KR_LIST_FOR_EACH(sync, &job->files, link) {
 		if (!sync->err)
 			sync->err = KR_FAULT("stable.after");
@@ -354,12 +373,33 @@ static void pump(struct kr_data *data)
 			data->may_sync_together && !data->syncing_together && data->sync_queued > KR_COMMIT_MANY;
 
 		data->syncing_together |= together;
-		start(data, together ? KR_MIN(data->sync_queued, (size_t)KR_COMMIT_TOGETHER) : 1, together);
+		start(data, KR_MIN(data->sync_queued, (size_t)(together ? KR_COMMIT_TOGETHER : KR_COMMIT_MANY)),
+			together);
 	}
 }
 
-/* Queues FILE; a running sync is followed by another. */
-void kr_syncs_enqueue(struct kr_sfile *file)
+/* FILE is in sync_later. */
+static void queue_now(struct kr_sfile *file)
+{
+	struct kr_data *data = kr_data_of(file);
+	struct kr_commit *commit = kr_commit_of(file);
+
+	commit->later = false;
+	kr_list_remove(&commit->queued);
+	kr_list_append(&data->sync_queue, &commit->queued);
+	data->sync_queued++;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+	struct kr_data *data = timer->data;
+
+	while (!kr_list_empty(&data->sync_later))
+		queue_now(KR_LIST_ENTRY(data->sync_later.head.next, struct kr_sfile_data, commit.queued)->file);
+	pump(data);
+}
+
+void kr_syncs_enqueue_later(struct kr_sfile *file)
 {
 	struct kr_data *data = kr_data_of(file);
 	struct kr_commit *commit = kr_commit_of(file);
@@ -368,10 +408,27 @@ void kr_syncs_enqueue(struct kr_sfile *file)
 		commit->again = true;
 	} else if (!kr_link_linked(&commit->queued)) {
 		kr_sfile_ref(file);
-		kr_list_append(&data->sync_queue, &commit->queued);
-		data->sync_queued++;
-		pump(data);
+		commit->later = true;
+		kr_list_append(&data->sync_later, &commit->queued);
+		if (!uv_is_active((uv_handle_t *)&data->sync_timer))
+			uv_timer_start(&data->sync_timer, on_timer, KR_COMMIT_LATER_MS, 0);
 	}
+	if (!kr_list_empty(&file->leases.waiting))
+		kr_syncs_hurry(file);
+}
+
+void kr_syncs_hurry(struct kr_sfile *file)
+{
+	if (!kr_commit_of(file)->later)
+		return;
+	queue_now(file);
+	pump(kr_data_of(file));
+}
+
+void kr_syncs_enqueue(struct kr_sfile *file)
+{
+	kr_syncs_enqueue_later(file);
+	kr_syncs_hurry(file);
 }
 
 void kr_commit_wait(struct kr_sfile *file, bool data_only, kr_commit_fn fn, void *context)
@@ -405,7 +462,8 @@ void kr_commit_tick(struct kr_data *data, uint64_t now_ns)
 
 bool kr_commit_idle(const struct kr_data *data)
 {
-	return data->sync_queued == 0 && data->syncs.running == 0 && !kr_failed_syncs_busy(&data->failed_syncs);
+	return data->sync_queued == 0 && kr_list_empty(&data->sync_later) && data->syncs.running == 0 &&
+		!kr_failed_syncs_busy(&data->failed_syncs);
 }
 
 bool kr_commit_recovered(const struct kr_data *data)
@@ -443,6 +501,9 @@ int kr_commit_init(struct kr_data *data)
 
 	kr_list_init(&data->failing);
 	kr_list_init(&data->sync_queue);
+	kr_list_init(&data->sync_later);
+	uv_timer_init(server->loop, &data->sync_timer);
+	data->sync_timer.data = data;
 	kr_pool_share_init(&data->syncs, server, KR_COMMIT_PARALLEL);
 	/* Its own: each open file hears of an error once. */
 	data->syncfs_fd = open(server->options->export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -453,6 +514,8 @@ int kr_commit_init(struct kr_data *data)
 
 void kr_commit_fini(struct kr_data *data)
 {
+	while (!kr_list_empty(&data->sync_later))
+		queue_now(KR_LIST_ENTRY(data->sync_later.head.next, struct kr_sfile_data, commit.queued)->file);
 	while (data->sync_queued)
 		kr_sfile_put(take_queued(data));
 	while (!kr_list_empty(&data->writing)) /* locks may wait for them */

@@ -30,6 +30,8 @@ struct kr_file_hooks {
 	void (*writer_ended)(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
 	/* Such a successor has reclaimed all that it has. */
 	void (*writer_reclaimed)(struct kr_sfile *file, struct kr_session *session);
+	/* Somebody waits until nodes have given leases of the file back, and committed their bytes. */
+	void (*awaited)(struct kr_sfile *file);
 	/* The session has given READ back: its node leaves the file's pipeline. */
 	void (*read_lost)(struct kr_sfile *file, struct kr_session *session);
 	/* COUNT opens of the file (counted in file->opens) end: the export releases them in the background. */

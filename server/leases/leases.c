@@ -208,6 +208,16 @@ void kr_leases_file_init(struct kr_sfile *file)
 	kr_lease_table_init(&file->leases, &actions, file);
 }
 
+/* The waiter may be granted in this call, and be gone then. */
+static void ask_table(struct kr_sfile *file, struct kr_lease_waiter *waiter)
+{
+	kr_sfile_ref(file);
+	kr_lease_table_ask(&file->leases, waiter);
+	if (!kr_list_empty(&file->leases.waiting))
+		file->server->files->hooks.awaited(file);
+	kr_sfile_put(file);
+}
+
 /* --- the server's own operations -------------------------------------------------------------- */
 
 void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
@@ -218,7 +228,7 @@ void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfil
 		.file = kr_sfile_ref(file),
 		.granted = granted};
 	kr_sfile_ref(file);
-	kr_lease_table_ask(&file->leases, &operation->waiter);
+	ask_table(file, &operation->waiter);
 	kr_sfile_put(file);
 }
 
@@ -444,7 +454,7 @@ static void handle_lease(struct kr_request *request)
 	request->free_state = free_ask;
 	request->cancel = cancel_lease;
 	kr_attachment_get(ask->file, request->session)->waiting++;
-	kr_lease_table_ask(&ask->file->leases, &ask->waiter);
+	ask_table(ask->file, &ask->waiter);
 }
 
 static void handle_return(struct kr_request *request)

@@ -367,6 +367,33 @@ static void with_commit_never_nobody_waits(void **state)
 	answer_stable(a);
 }
 
+/* Here no time passes by itself. */
+static void a_sync_begins_when_somebody_waits_for_the_file(void **state)
+{
+	struct node *a = writer("a"), *b = begin("b", &a->file);
+	struct kr_lease_request read = {.file = a->file, .kinds = KR_LEASE_READ};
+	struct kr_open_request open = {.file = a->file};
+	struct kr_setattr_request setattr = {.valid = SET_MODE, .mode = 0600, .file = a->file};
+	struct kr_fsync_request fsync = {.file = a->file, .flags = KR_FSYNC_DATA};
+	const struct {
+		struct node *node;
+		uint16_t type;
+		const void *msg;
+	} waiting[] = {{b, KR_MSG_LEASE, &read}, {b, KR_MSG_OPEN, &open}, {b, KR_MSG_SETATTR, &setattr},
+		{a, KR_MSG_FSYNC, &fsync}};
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(waiting); i++) {
+		flush_and_wait(a);
+		uv_timer_stop(&F.server.data->sync_timer);
+		give_back(a);
+		assert_int_equal(node_call(waiting[i].node, waiting[i].type, waiting[i].msg), 0);
+		give_back(b);
+	}
+	flush_and_wait(a);
+	wait_until(kr_list_empty(&commit_of(a)->writers));
+}
+
 static void many_files_are_synced_together(void **state)
 {
 	enum { FILES = 40 };
@@ -797,6 +824,7 @@ int main(void)
 		TEST(a_lock_passes_when_all_files_of_its_last_owner_are_committed),
 		TEST(a_lost_lock_passes_when_what_its_owner_wrote_is_durable),
 		TEST(with_commit_never_nobody_waits),
+		TEST(a_sync_begins_when_somebody_waits_for_the_file),
 		TEST(many_files_are_synced_together),
 		TEST(a_failed_sync_is_told_to_nodes_and_fsync_until_the_bytes_have_come_again),
 		TEST(who_waits_for_the_sync_gets_its_error),
