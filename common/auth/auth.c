@@ -166,10 +166,10 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 			"the server has no keys, so it cannot prove that it is the right one (start kairand with "
 			"--key, or do "
 			"without a key here)");
-	else if ((err == -EPROTO || err == -EPROTONOSUPPORT) && auth->state == KR_AUTH_ASKED)
+	else if (err == -EPROTO && auth->state == KR_AUTH_ASKED)
 		err = kr_fail(-EPROTONOSUPPORT,
 			"the server speaks another version of the protocol (are both sides of one release?)");
-	else
+	else if (err != -EPROTONOSUPPORT) /* which has its reason already */
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
 	return kr_auth_failed(auth, err);
 }
@@ -188,12 +188,6 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 
 	if (auth->state != KR_AUTH_NEW)
 		return kr_auth_out_of_turn(auth);
-	if (request->proto_min > request->proto_max)
-		return kr_auth_failed(auth, kr_fail(-EPROTO, "its AUTH makes no sense"));
-	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
-		return kr_auth_failed(auth,
-			kr_fail(-EPROTONOSUPPORT,
-				"it speaks another version of the protocol (install the same kairan on both)"));
 	key = kr_keyring_find(keyring, request->key);
 	if (!key)
 		return kr_auth_failed(auth,

@@ -129,11 +129,11 @@ int kr_auth_munge_refused(struct kr_auth *auth, int err)
 			"both machines)");
 	else if (err == -EHOSTDOWN)
 		err = kr_fail(err, "munged does not answer on the server's machine (is it running there?)");
-	else if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EPROTO || err == -EPROTONOSUPPORT)
+	else if (err == -EOPNOTSUPP || err == -ENOSYS || err == -EPROTO)
 		err = kr_fail(err,
 			"the server does not do MUNGE, or speaks another version of the protocol (start kairand "
 			"with --munge)");
-	else
+	else if (err != -EPROTONOSUPPORT) /* which has its reason already */
 		err = kr_fail_errno(err, "the server did not go on with the handshake");
 	return kr_auth_failed(auth, err);
 }
@@ -150,12 +150,6 @@ int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security,
 
 	if (auth->state != KR_AUTH_NEW)
 		return kr_auth_out_of_turn(auth);
-	if (request->proto_min > request->proto_max)
-		return kr_auth_failed(auth, kr_fail(-EPROTO, "its AUTH_MUNGE makes no sense"));
-	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION)
-		return kr_auth_failed(auth,
-			kr_fail(-EPROTONOSUPPORT,
-				"it speaks another version of the protocol (install the same kairan on both)"));
 	memcpy(client.nonce, request->nonce, KR_NONCE);
 	memcpy(client.public, request->public, KR_PUBLIC);
 	err = kr_handshake_answer(&auth->handshake, "munge", fresh, security, &client);

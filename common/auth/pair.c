@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/fail.h"
+#include "common/rpc/proto.h"
 #include "common/auth/auth_priv.h"
 
 static void hash(
@@ -109,7 +110,7 @@ int kr_pair_challenge(struct kr_pair *pair, const struct kr_hop_hello_request *h
 	if (pair->challenged)
 		return kr_fail(-EPROTO, "a second HOP_HELLO");
 	if (hello->proto != KR_PROTO_VERSION)
-		return kr_fail(-EPROTONOSUPPORT, "it speaks another version of the protocol");
+		return kr_proto_differs(hello->proto);
 	memcpy(client.nonce, hello->nonce, KR_NONCE);
 	memcpy(client.public, hello->public, KR_PUBLIC);
 	err = kr_handshake_answer(&pair->handshake, "ring", fresh, least, &client);

@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #include "common/rpc/conn_priv.h"
+#include "common/rpc/proto.h"
 #include "common/base/fail.h"
 #include "common/rpc/resolve.h"
 #include "common/base/util.h"
@@ -478,7 +479,12 @@ void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)
 		return;
 	}
 	err = kr_status_to_errno(frame->header.status);
-	if (err == 0) {
+	if (err == -EPROTONOSUPPORT) {
+		struct kr_reader r;
+
+		kr_reader_init(&r, frame->fields, frame->header.fields_length);
+		kr_proto_differs(kr_take_u32(&r));
+	} else if (err == 0) {
 		int bad =
 			kr_msg_decode(request->type, true, frame->fields, frame->header.fields_length, &reply, &arena);
 

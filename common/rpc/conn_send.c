@@ -237,6 +237,8 @@ static int encode_head(struct kr_frame_header *header, const void *msg, size_t d
 	kr_put_bytes(w, blank, sizeof(blank));
 	if (header->status == 0)
 		err = kr_msg_encode(header->type, header->flags & KR_FRAME_REPLY, msg, w);
+	else if (kr_status_to_errno(header->status) == -EPROTONOSUPPORT)
+		kr_put_u32(w, KR_PROTO_VERSION);
 	if (!err && w->failed)
 		err = kr_fail_errno(-ENOMEM, "cannot queue a frame");
 	if (err)

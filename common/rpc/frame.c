@@ -32,9 +32,6 @@ static int check_flags(const struct kr_frame_header *header)
 		return kr_fail(-EBADMSG, "frame of type %u: flags %#x do not go together", header->type, header->flags);
 	if (header->status != 0 && !reply)
 		return kr_fail(-EBADMSG, "frame of type %u: a request with status %u", header->type, header->status);
-	if (header->status != 0 && (header->fields_length > 0 || header->data_length > 0))
-		return kr_fail(-EBADMSG, "frame of type %u: status %u comes with fields or data", header->type,
-			header->status);
 	return 0;
 }
 
@@ -42,7 +39,10 @@ static int check_lengths(const struct kr_frame_header *header)
 {
 	struct kr_layout layout = {.fields_max = KR_UNKNOWN_FIELDS_MAX};
 
-	kr_msg_layout(header->type, header->flags & KR_FRAME_REPLY, &layout);
+	if (header->status == 0)
+		kr_msg_layout(header->type, header->flags & KR_FRAME_REPLY, &layout);
+	else
+		layout.fields_max = kr_status_to_errno(header->status) == -EPROTONOSUPPORT ? sizeof(uint32_t) : 0;
 	if (header->fields_length > layout.fields_max)
 		return kr_fail(-EBADMSG, "frame of type %u: %u bytes of fields, at most %u are allowed", header->type,
 			header->fields_length, layout.fields_max);

@@ -82,6 +82,21 @@ static bool read_header(struct kr_scan_segment *segment, uint32_t version)
 		header->data_size <= UINT32_MAX;
 }
 
+/* The version of a sound header that a later version of kairan has written; else 0. */
+static uint32_t later_version(const struct kr_scan_segment *segment)
+{
+	for (size_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY) {
+		struct kr_journal_header copy;
+
+		if (at + sizeof(copy) > segment->index_length)
+			break;
+		memcpy(&copy, segment->index + at, sizeof(copy));
+		if (copy.version > KR_JOURNAL_VERSION && kr_journal_header_good(&copy, copy.version))
+			return copy.version;
+	}
+	return 0;
+}
+
 /* Whether a record may be live; the data is not looked at. */
 static bool has_bytes(const struct kr_scan_segment *segment)
 {
@@ -153,6 +168,9 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 			refuse(scan, pair, "only the former version of kairan that wrote its bytes can send them");
 		else
 			err = add_blank(scan, pair);
+	} else if (err == 0 && later_version(segment)) {
+		scan->later = later_version(segment);
+		refuse(scan, pair, "a later version of kairan has written it");
 	} else if (err == -ENOENT ||
 		(err == 0 && (segment->index_length > 0 || segment->data_length == 0) &&
 			is_zero(segment->index, segment->index_length))) {

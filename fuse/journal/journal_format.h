@@ -14,6 +14,9 @@
  * refuses a segment without a valid copy, of another export or of another node's journal.  It reports a refused
  * segment, but does not read its records, and never writes or deletes it.  A reader ignores unknown compatible flags.
  *
+ * ALL VERSIONS have the magic, the version and `check` at these places of the header.  A start fails, changes nothing,
+ * and says what to do, if a segment has a later version.  Newer bytes of the same files may be in it.
+ *
  * VERSION 1 had a third type of record, APPLIED (3), and a header field where `reserved` begins now.  Its replays kept
  * an order that version 2 cannot keep.  So a start fails, and says what to do, if a segment of version 1 has a slot
  * that is neither empty, dead, a leftover, a NAME nor an APPLIED.  Other segments of version 1 are removed.

@@ -62,6 +62,7 @@ struct kr_scan {
 	uint32_t next_pair; /* above all that exist */
 	uint64_t unfinished, refused, repaired;
 	bool old_bytes;        /* among the refused: of version 1 */
+	uint32_t later;        /* ... and the version of a segment that is later than ours; 0: there is none */
 	struct kr_list damage; /* struct kr_journal_damage */
 };
 

@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/rpc/attr_cache.h"
 #include "common/base/util.h"
+#include "common/rpc/proto.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/session/login.h"
 #include "fuse/base/options.h"
@@ -138,8 +139,7 @@ static void ask_limits(struct kr_session *session)
 static int check_hello(const struct kr_session *session, const struct kr_hello_reply *reply)
 {
 	if (reply->proto != KR_PROTO_VERSION)
-		return kr_fail(-EPROTONOSUPPORT, "the server speaks protocol %u, this program %d", reply->proto,
-			KR_PROTO_VERSION);
+		return kr_proto_differs(reply->proto);
 	if (reply->must)
 		return kr_fail(-EPROTONOSUPPORT, "the server needs features that this program lacks (0x%llx)",
 			(unsigned long long)reply->must);
@@ -165,7 +165,7 @@ static const char *hello_refusal(int err)
 {
 	switch (err) {
 	case -EPROTONOSUPPORT:
-		return "it speaks another version of the protocol (are both sides of one release?)";
+		return kr_fail_reason();
 	case -EKEYREJECTED:
 		return "it does not accept this key any more";
 	case -ENOKEY:

@@ -353,11 +353,6 @@ void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_fram
 		return;
 	}
 	hello->request = msg.hello_request;
-	if (request->proto_min > KR_PROTO_VERSION || request->proto_max < KR_PROTO_VERSION) {
-		refuse(hello, -EPROTONOSUPPORT,
-			"it speaks another version of the protocol (install the same kairan on both)");
-		return;
-	}
 	if (request->must) {
 		refuse(hello, -EPROTONOSUPPORT,
 			"it needs features that this server lacks (install the same kairan on both)");

@@ -6,6 +6,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "common/rpc/proto.h"
 #include "common/rpc/resolve.h"
 #include "server/session/hello.h"
 #include "server/base/options.h"
@@ -90,12 +91,24 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 	pending_conn->since_ns = kr_clock_ns();
 }
 
-/* The peer has not shown an accepted key. */
+/* The peer speaks another protocol, or has not shown an accepted key. */
 static void turn_away(struct kr_pending_conn *pending_conn, const struct kr_frame *frame, int err)
 {
 	kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
-	kr_conn_reply(pending_conn->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
+	if (!(frame->header.flags & (KR_FRAME_ONEWAY | KR_FRAME_REPLY)))
+		kr_conn_reply(pending_conn->conn, frame->header.type, frame->header.id, 0, err, NULL, NULL, 0);
 	drop(pending_conn, true);
+}
+
+/* Before a request is decoded: another version may have laid it out anew.  Before the key is checked: a peer of another
+ * version cannot show it. */
+static int check_proto(const struct kr_frame *frame)
+{
+	const uint16_t type = frame->header.type;
+
+	if (type != KR_MSG_HELLO && type != KR_MSG_AUTH && type != KR_MSG_AUTH_MUNGE)
+		return 0;
+	return kr_proto_check(frame->fields, frame->header.fields_length);
 }
 
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
@@ -106,7 +119,9 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 
 	if (!pending_conn || pending_conn->busy)
 		return;
-	err = type == KR_MSG_HELLO || type == KR_MSG_STATUS ? kr_trust_admit(pending_conn) : 0;
+	err = check_proto(frame);
+	if (!err && (type == KR_MSG_HELLO || type == KR_MSG_STATUS))
+		err = kr_trust_admit(pending_conn);
 	if (err) {
 		turn_away(pending_conn, frame, err);
 		return;

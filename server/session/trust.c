@@ -305,21 +305,6 @@ static int challenge(
 	return err;
 }
 
-/* Tells an older protocol version: in all versions AUTH begins with the range. */
-static int cannot_decode(uint16_t type, const struct kr_frame *frame)
-{
-	struct kr_reader r;
-	uint32_t highest;
-
-	kr_reader_init(&r, frame->fields, frame->header.fields_length);
-	kr_take_u32(&r);
-	highest = kr_take_u32(&r);
-	if (type == KR_MSG_AUTH && !r.failed && highest < KR_PROTO_VERSION)
-		return kr_fail(-EPROTONOSUPPORT,
-			"it speaks an older version of the protocol (install the same kairan on both)");
-	return kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
-}
-
 bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	const uint16_t type = frame->header.type;
@@ -334,7 +319,7 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 	if (type == KR_MSG_AUTH_MUNGE || type == KR_MSG_AUTH_MUNGE_PROVE)
 		return handshake_munge(pending_conn, frame);
 	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
-		err = cannot_decode(type, frame);
+		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 	else if (type == KR_MSG_AUTH)
 		err = challenge(pending_conn, &msg.auth_request, &reply);
 	else

@@ -100,7 +100,7 @@ def ask(type, fields):
         return struct.unpack(">IHHQIII", s.recv(28))[4]
 assert ask(8, struct.pack(">II", 1, 1) + bytes(48)) == 43, "AUTH of version 1"
 END
-grep -q "older version of the protocol" "$WORK/kairand.log" || fail "nothing in the log of the older client"
+grep -q "it speaks protocol 1, and kairan .* here protocol [0-9]* (upgrade kairan there" "$WORK/kairand.log" || fail "nothing in the log of the older client"
 
 seen() { ! python3 "$TOP/test/programs/secret_in_files.py" "$(sed -n "s/^$1 //p" "$WORK/key")" "${@:2}"; }
 for wire in "$WORK"/wire-*; do seen id "$wire" >"$WORK/said" || fail "who listens has not heard a handshake: $wire"; done

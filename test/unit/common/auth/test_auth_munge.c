@@ -198,14 +198,6 @@ static void a_handshake_cannot_change_its_kind(void **state)
 	assert_int_equal(p.server.state, KR_AUTH_FAILED);
 }
 
-static void other_versions_are_told_so(void **state)
-{
-	(void)state;
-	begin();
-	p.ask.proto_min = p.ask.proto_max = KR_PROTO_VERSION + 1;
-	assert_int_equal(challenge(), -EPROTONOSUPPORT);
-}
-
 #define TEST(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
 
 int main(void)
@@ -219,7 +211,6 @@ int main(void)
 		TEST(changes_on_the_way_are_noticed),
 		TEST(each_message_has_its_turn_once),
 		TEST(a_handshake_cannot_change_its_kind),
-		TEST(other_versions_are_told_so),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

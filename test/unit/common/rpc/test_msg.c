@@ -358,6 +358,7 @@ static void a_frame_header_comes_back_the_same(void **state)
 
 static void frame_headers_that_make_no_sense_are_refused(void **state)
 {
+	enum { PROTONOSUPPORT = 43 };
 	static const struct {
 		struct kr_frame_header header;
 		bool good;
@@ -373,6 +374,9 @@ static void frame_headers_that_make_no_sense_are_refused(void **state)
 		{{.type = KR_MSG_PING, .status = 5}, false},
 		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = 5}, true},
 		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = 5, .fields_length = 1}, false},
+		{{.type = KR_MSG_PING, .flags = KR_FRAME_REPLY, .status = PROTONOSUPPORT, .fields_length = 4}, true},
+		{{.type = KR_MSG_HELLO, .flags = KR_FRAME_REPLY, .status = PROTONOSUPPORT, .fields_length = 5}, false},
+		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .status = PROTONOSUPPORT, .data_length = 1}, false},
 		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .status = 5, .data_length = 1}, false},
 		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .data_length = KR_BLOCK_SIZE}, true},
 		{{.type = KR_MSG_PULL, .flags = KR_FRAME_REPLY, .data_length = KR_BLOCK_SIZE + 1}, false},

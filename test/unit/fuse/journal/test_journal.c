@@ -391,6 +391,36 @@ static void version_1_is_begun_anew_when_it_holds_no_bytes_and_refused_with_word
 	f->files[0].file->named_in = f->files[1].file->named_in = 0;
 }
 
+static void a_later_version_is_refused_with_words_and_left_alone(void **state)
+{
+	struct fixture *f = *state;
+	struct kr_journal_header header;
+	struct kr_journal *journal;
+	char path[128];
+	int fd;
+
+	append(f, 0, 0, 100, 1);
+	kr_journal_free(f->journal);
+	snprintf(path, sizeof(path), "%s/%08x.index", f->directory, 1);
+	fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(kr_pread_full(fd, &header, sizeof(header), 0), 0);
+	header.version = KR_JOURNAL_VERSION + 1;
+	kr_journal_header_seal(&header);
+	assert_int_equal(kr_pwrite_full(fd, &header, sizeof(header), 0), 0);
+	assert_int_equal(kr_pwrite_full(fd, &header, sizeof(header), KR_JOURNAL_HEADER_COPY), 0);
+	assert_int_equal(kr_journal_open(&f->options, &f->recovery, &journal), -EPROTO);
+	assert_non_null(strstr(kr_fail_reason(), "a journal of version 3, and kairan"));
+	assert_int_equal(count_files(f->directory), 3); /* with `clean`: nothing has changed */
+	header.version = KR_JOURNAL_VERSION;
+	kr_journal_header_seal(&header);
+	assert_int_equal(kr_pwrite_full(fd, &header, sizeof(header), 0), 0);
+	close(fd);
+	open_journal(f);
+	assert_true(kr_list_empty(&f->recovery.damage));
+	assert_false(kr_list_empty(&f->recovery.files));
+}
+
 static void the_formats_bytes_are_golden(void **state)
 {
 	struct kr_journal_record record = {
@@ -433,6 +463,7 @@ int main(void)
 		TEST(mtime_and_suid_of_the_last_write_that_is_not_durable_come_back),
 		TEST(what_is_durable_up_to_a_seq_is_gone_and_newer_writes_stay),
 		TEST(version_1_is_begun_anew_when_it_holds_no_bytes_and_refused_with_words_when_it_does),
+		TEST(a_later_version_is_refused_with_words_and_left_alone),
 		TEST(a_killed_writer_loses_nothing_that_returned),
 		TEST(at_journal_max_appends_wait_until_bytes_are_stable),
 		TEST(segments_are_used_again_and_their_number_stays_bounded),

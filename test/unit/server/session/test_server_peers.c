@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include "common/base/fail.h"
 #include "common/base/log.h"
 
 static void hello_opens_a_session(void **state)
@@ -34,6 +35,7 @@ static void hello_of_another_protocol_is_refused(void **state)
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -EPROTONOSUPPORT);
+	assert_non_null(strstr(kr_fail_reason(), "it speaks protocol 5"));
 	assert_true(node_wait_for(&f->loop, node_is_closed, node));
 }
 
@@ -158,6 +160,62 @@ static uint32_t raw_exchange(struct fixture *f, int fd, uint16_t type, uint64_t 
 	if (wait.wanted)
 		assert_true(node_wait_for(&f->loop, raw_arrived, &wait));
 	return header.status;
+}
+
+/* Sends a request that begins with the range MIN to MAX, and takes all that arrives until the server closes. */
+static size_t raw_refused(struct fixture *f, uint16_t type, uint16_t flags, uint32_t min, uint32_t max, size_t fields,
+	uint8_t *reply, size_t size)
+{
+	struct kr_frame_header header = {.type = type, .flags = flags, .id = 7, .fields_length = (uint32_t)fields};
+	struct raw_wait wait = {.fd = raw_connect(f), .bytes = reply, .wanted = size};
+	uint8_t bytes[KR_FRAME_HEADER + 2 * sizeof(uint32_t)];
+	struct kr_writer w = {.bytes = bytes, .length = KR_FRAME_HEADER, .capacity = sizeof(bytes)};
+
+	kr_frame_header_encode(&header, bytes);
+	kr_put_u32(&w, min);
+	kr_put_u32(&w, max);
+	assert_int_equal(send(wait.fd, bytes, KR_FRAME_HEADER + fields, MSG_NOSIGNAL), KR_FRAME_HEADER + fields);
+	assert_true(node_wait_for(&f->loop, raw_arrived, &wait));
+	assert_true(wait.ended);
+	close(wait.fd);
+	return wait.length;
+}
+
+/* A peer without a key learns the protocol's number, and gets fewer bytes than it sends. */
+static void a_range_without_our_protocol_is_answered_with_our_protocol_alone(void **state)
+{
+	static const struct {
+		uint32_t min, max;
+		size_t fields;
+		int err;
+	} cases[] = {
+		{KR_PROTO_VERSION + 1, UINT32_MAX, 8, -EPROTONOSUPPORT},
+		{0, KR_PROTO_VERSION - 1, 8, -EPROTONOSUPPORT},
+		{KR_PROTO_VERSION + 1, KR_PROTO_VERSION - 1, 8, -EPROTO},
+		{KR_PROTO_VERSION + 1, KR_PROTO_VERSION + 1, 7, -EPROTO},
+		{0, 0, 0, -EPROTO},
+	};
+	static const uint16_t types[] = {KR_MSG_HELLO, KR_MSG_AUTH, KR_MSG_AUTH_MUNGE};
+	struct fixture *f = *state;
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(cases) * KR_ARRAY_SIZE(types); i++) {
+		const uint16_t type = types[i % KR_ARRAY_SIZE(types)];
+		const bool told = cases[i / KR_ARRAY_SIZE(types)].err == -EPROTONOSUPPORT;
+		const uint32_t min = cases[i / KR_ARRAY_SIZE(types)].min, max = cases[i / KR_ARRAY_SIZE(types)].max;
+		const size_t fields = cases[i / KR_ARRAY_SIZE(types)].fields;
+		struct kr_frame_header header;
+		uint8_t reply[128] = {0};
+		struct kr_reader r;
+
+		assert_int_equal(raw_refused(f, type, 0, min, max, fields, reply, sizeof(reply)),
+			KR_FRAME_HEADER + (told ? 4 : 0));
+		assert_int_equal(kr_frame_header_decode(reply, &header), 0);
+		assert_int_equal(kr_status_to_errno(header.status), cases[i / KR_ARRAY_SIZE(types)].err);
+		assert_int_equal(header.fields_length, told ? 4 : 0);
+		kr_reader_init(&r, reply + KR_FRAME_HEADER, 4);
+		assert_int_equal(kr_take_u32(&r), told ? KR_PROTO_VERSION : 0);
+		assert_int_equal(raw_refused(f, type, KR_FRAME_ONEWAY, min, max, fields, reply, sizeof(reply)), 0);
+	}
 }
 
 static int raw_session(struct fixture *f)
@@ -289,6 +347,7 @@ int main(void)
 		TEST(hello_for_a_missing_subdirectory_is_refused),
 		TEST(a_request_before_hello_is_refused),
 		TEST(garbage_ends_its_connection_only),
+		TEST(a_range_without_our_protocol_is_answered_with_our_protocol_alone),
 		TEST(a_stranger_cannot_send_data_nor_long_fields),
 		TEST(undecodable_requests_get_one_answer_each),
 		TEST(a_forged_file_identity_is_stale),
