@@ -5,7 +5,12 @@ cluster 2
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 server_start
 KR_FAULT=names.eager:eio,names.keep:eio mounts_start
-! python3 "$TOP/test/programs/kernel_names.py" --seed 1 --seconds 10 things "$(seen_from_here 1)" "$(seen_from_here 2)" >"$WORK/said" 2>&1 ||
-	fail "names that are gone are not noticed: $(cat "$WORK/said")"
+noticed() {
+	! python3 "$TOP/test/programs/kernel_names.py" --seed "$1" --seconds 10 "things$1" "$(seen_from_here 1)" "$(seen_from_here 2)" >"$WORK/said" 2>&1
+}
+for seed in 1 2 3 4 5 6; do # a slow build makes few changes
+	noticed $seed && break
+done
+grep -q "a look found a name of before a change" "$WORK/said" || fail "names that are gone are not noticed: $(cat "$WORK/said")"
 note "noticed: $(tail -n 1 "$WORK/said")"
 finish
