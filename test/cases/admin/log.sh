@@ -1,6 +1,5 @@
 # kairan log: the operations of a program as they were, and no others with a filter; slow ones; a reader that does not read stops nothing and is told
 # how many lines it lost; readers are few, other users are none; the unmount ends it.
-# tags: sanitizer
 . "$TOP/test/lib.sh"
 cluster 1
 server_start

@@ -6,7 +6,7 @@ cluster 2
 grep -q KR_FAULT "$B/fuse/kairanfs" || skip "built without fault points (meson -Dfaults=true)"
 server_start
 KR_FAULT=names.eager:eio mounts_start
-python3 "$TOP/test/programs/kernel_names.py" --seed "${KERNEL_NAMES_SEED:-1}" --seconds "${KERNEL_NAMES_SECONDS:-8}" things \
+python3 "$TOP/test/programs/kernel_names.py" --seed "${KERNEL_NAMES_SEED:-1}" --seconds "${KERNEL_NAMES_SECONDS:-5}" things \
 	"$(seen_from_here 1)" "$(seen_from_here 2)" || fail "names of before"
 
 # What the daemon of node 1 says of names in the kernel.
