@@ -61,7 +61,7 @@ int kr_auth_client_refused(struct kr_auth *auth, int err);
 /* Server. */
 
 /* Answers AUTH; SECURITY is the least that the server gives.  -EKEYREJECTED: no such key; -EPROTO: an invalid
- * request.  The user of this function checks the range of versions.  KEYRING and REQUEST are borrowed during the call only. */
+ * request.  The caller has checked the range of versions.  KEYRING and REQUEST are borrowed during the call only. */
 int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyring, enum kr_security security,
 	const struct kr_auth_request *request, const struct kr_fresh *fresh, struct kr_time now,
 	struct kr_auth_reply *ret_reply);

@@ -33,7 +33,7 @@ int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid,
 /* Client: the server answered with ERR: returns ERR with a reason that tells the user what to do. */
 int kr_auth_munge_refused(struct kr_auth *auth, int err);
 
-/* Server: answers AUTH_MUNGE.  The user of this function checks the range of versions. */
+/* Server: answers AUTH_MUNGE.  The caller has checked the range of versions. */
 int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security,
 	const struct kr_auth_munge_request *request, const struct kr_fresh *fresh, struct kr_time now,
 	struct kr_auth_munge_reply *ret_reply);

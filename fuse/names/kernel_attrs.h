@@ -64,8 +64,9 @@ void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor);
 /* Step 1: a grant for the inode NUMBER, which is FID, is entered. False: there are none.  Any thread. */
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid);
 
-/* Takes all grants of BUCKET back (KR_ATTR_CACHE_ALL: all), then answers DOWN (NULL: there is nothing to answer), when its names are back, too (kernel_names.h).
- * The attribute cache has dropped its entries.  Loop thread; does not wait. */
+/* Takes all grants of BUCKET back (KR_ATTR_CACHE_ALL: all), then answers DOWN (NULL: there is nothing to answer), when
+ * the loans of names there are over, too (kernel_names.h).  The attribute cache has dropped its entries.  Loop thread;
+ * does not wait. */
 void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const struct kr_down *down);
 /* The same of one file, which an unanswered request of the kernel holds; returns when the kernel has dropped them.
  * Any thread. */

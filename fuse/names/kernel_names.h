@@ -21,8 +21,9 @@
  *
  * The kernel counts a loan from when the program's thread goes on, not from our reply.  The rest of KR_NAME_LENT_MS is
  * for that.  If the thread gets no processor for longer, then for another 20 ms a name that another node has renamed
- * can still be found under its old name.  (Removed and replaced files are not: their attributes are gone, the kernel
- * asks for them, gets ESTALE, and looks the name up again.)
+ * can still be found under its old name.  The same is true of a name that another node has removed or replaced, if the
+ * file has another name, or is open here.  (Else the kernel asks for its attributes, gets ESTALE, and looks the name up
+ * again.)
  *
  * Requests of our own need not wait: the kernel itself drops the names that they change, and it checks a directory's
  * mode.  But it does not know ACLs, so a directory gets one when the loans there are over.

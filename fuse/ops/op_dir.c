@@ -4,9 +4,10 @@
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
  * belongs to the loop thread.
  *
- * No readdirplus: the kernel keeps no names, so it sends LOOKUP for each file at the next stat.  The reply to LOOKUP
- * brings the attributes with a timeout (kernel_attrs.h), so readdirplus would spare no request.  It would only make the
- * server look at each file twice.  The listed names serve lookup prefetch instead (lookup_prefetch.h).
+ * No readdirplus: the kernel has names for a moment only (kernel_names.h), so it sends LOOKUP for each file at the next
+ * stat.  The reply to LOOKUP brings the attributes with a timeout (kernel_attrs.h), so readdirplus would spare no
+ * request.  It would only make the server look at each file twice.  The listed names serve lookup prefetch instead
+ * (lookup_prefetch.h).
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* Operations on names.  Each is one request that the server answers after it has done it, unless the attribute cache
- * has the answer (attr_cache.h).  The kernel asks for each name each time, so every node sees every change at once.
+ * has the answer (attr_cache.h).  The kernel asks for each name each time, unless it has the name on loan
+ * (kernel_names.h), so every node sees every change at once.
  * Workers answer from the cache, or encode and post; the loop answers.
  */
 #include <errno.h>
