@@ -1,5 +1,5 @@
 # kairan bench: its figures are those of the link and of what is done, it leaves nothing behind, also when interrupted, and refuses a small disk.
-# tags: sanitizer
+# tags: long
 # timeout: 300
 . "$TOP/test/lib.sh"
 K=$B/tools/kairan

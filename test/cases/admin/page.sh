@@ -1,4 +1,5 @@
 # The page at the port of metrics, and the dashboard for Grafana: what they name exists; a Chromium, if one is here, shows trouble, and names as text.
+# tags: long
 . "$TOP/test/lib.sh"
 LEASE=60
 cluster 3

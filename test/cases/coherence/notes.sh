@@ -1,4 +1,5 @@
 # Names and attributes that nodes have noted: what one node changes, all others see at once; and nodes do take notes.
+# tags: long
 # timeout: 480
 . "$TOP/test/lib.sh"
 up 3

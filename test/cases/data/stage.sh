@@ -1,5 +1,5 @@
 # kairan stage: files and trees come to the caches of all nodes through the ring, before anybody reads them.
-# tags: sanitizer
+# tags: sanitizer long
 # timeout: 240
 . "$TOP/test/lib.sh"
 up 3 200mbit

@@ -1,5 +1,5 @@
 # kill -9 of each daemon at each named fault point, then restart; a checker that knows what was promised reads the export.
-# tags: faults
+# tags: faults long
 # timeout: 600
 . "$TOP/test/lib.sh"
 LEASE=4

@@ -1,6 +1,6 @@
 # kill -9 of a kairanfs whose thread waits for a page that a program is reading: the kernel keeps the process, and the mount hangs;
 # kairan umount ends that by itself, and so does umount -f. And a daemon that hangs: kairan umount --force.
-# tags: faults
+# tags: faults long
 # timeout: 200
 . "$TOP/test/lib.sh"
 cluster 2

@@ -1,7 +1,7 @@
 # The server's disk has an error, or no room, while it makes the file for a late node's bytes: the program that wrote them hears that they are
 # late, everything else goes on, nothing of them is lost, and when the disk is well again they go into one conflict file by themselves.
 # So does what a failed sync has lost while the node was away.
-# tags: faults
+# tags: faults long
 # timeout: 300
 LEASE=3
 . "$TOP/test/lib.sh"

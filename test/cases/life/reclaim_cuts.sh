@@ -1,6 +1,6 @@
 # The connection breaks in the middle of a recovery, with hundreds of files to claim, again and again: of the same server, and with
 # its end.  No lease, no open file and no byte is lost.
-# tags: faults
+# tags: faults long
 # timeout: 200
 . "$TOP/test/lib.sh"
 cluster 2

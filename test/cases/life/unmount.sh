@@ -1,5 +1,5 @@
 # Unmounting drains; SIGTERM drains; what cannot be drained is said and replayed by the next mount; status and umount tell.
-# tags: sanitizer
+# tags: sanitizer long
 . "$TOP/test/lib.sh"
 up 2
 M=$(mnt 1)

@@ -1,5 +1,6 @@
 # Parallel HDF5 and PnetCDF write from four nodes; what they wrote is right for the writers, for serial readers on other nodes,
 # and on the server.
+# tags: long
 # timeout: 400
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"

@@ -1,5 +1,6 @@
 # What kairan's MPI-IO layer promises on mounts of four nodes: programs in C and Fortran, HDF5 and PnetCDF, not rebuilt, are caught and
 # right; a node whose disk is full or broken is the same error for all ranks, and others go on.
+# tags: long
 # timeout: 400
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-mpi.sh"

@@ -1,5 +1,5 @@
 # What is changed directly in the export is noticed by nodes that have it open, cached and mapped.
-# tags: sanitizer
+# tags: sanitizer long
 # timeout: 240
 . "$TOP/test/lib.sh"
 sum_of() { if [[ $1 = */quiet ]]; then head -c 50000 "$1"; else cat "$1"; fi | md5sum | cut -d' ' -f1; }

@@ -1,5 +1,5 @@
 # A node comes back late: nothing that others wrote since is overwritten, nothing of its own is lost in silence.
-# tags: sanitizer
+# tags: sanitizer long
 # timeout: 400
 LEASE=3
 . "$TOP/test/lib.sh"

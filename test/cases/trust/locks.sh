@@ -1,5 +1,5 @@
 # flock and byte-range locks: they exclude across nodes, wait, end with whoever held them, and survive the server.
-# tags: sanitizer
+# tags: sanitizer long
 # timeout: 400
 LEASE=4
 . "$TOP/test/lib.sh"

@@ -1,6 +1,6 @@
 # A server, or somebody on the way to it, that says nonsense to a node: its mount lives through it, works when the way is honest
 # again, and disturbs nobody; where frames are sealed not one byte that it acknowledged is lost or changed.
-# tags: sanitizer
+# tags: sanitizer long
 # timeout: 240
 LEASE=4
 . "$TOP/test/lib.sh"

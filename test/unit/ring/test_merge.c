@@ -10,6 +10,7 @@
 
 #include "common/base/types.h"
 #include "ring/merge.h"
+#include "test/unit/effort.h"
 
 enum { SPACE = 3 * 1024 * 1024, EXTENTS = 4000 };
 
@@ -149,7 +150,7 @@ static void random_streams_agree_with_a_model(void **state)
 
 	(void)state;
 	assert_non_null(model);
-	for (int round = 0; round < 72; round++) {
+	for (int round = 0; round < KR_EFFORT(72, 36); round++) {
 		const size_t *low = shapes[round % 6], *high = shapes[round / 6 % 6];
 
 		make_stream(&model->streams[0], &random, low[0], low[1]);

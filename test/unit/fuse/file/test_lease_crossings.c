@@ -6,9 +6,10 @@
  * In each state a node holds nothing that the server does not count for it.  Where nothing is on its way any more,
  * nobody waits, and everything written is flushed.
  */
+#include "test/unit/effort.h"
 #include "test/unit/fuse/file/lease_world.h"
 
-enum { PATH_MAX_EVENTS = 120 };
+enum { PATH_MAX_EVENTS = 120, STATES_MAX = KR_EFFORT(INT_MAX, 4000) /* of each scenario */ };
 
 struct search {
 	const unsigned (*left)[DEEDS]; /* of each node */
@@ -309,7 +310,7 @@ static void explore(struct search *search)
 	new = remember(search, fingerprint(world));
 	end(world);
 	free(world);
-	if (!new)
+	if (!new || search->seen_count > (size_t)STATES_MAX)
 		return;
 	assert_true(search->length < PATH_MAX_EVENTS);
 	for (unsigned i = 0; i < count; i++) {

@@ -5,6 +5,7 @@
 #ifndef KR_TEST_RING_WORLD_H
 #define KR_TEST_RING_WORLD_H
 
+#include "test/unit/effort.h"
 #include "test/unit/fuse/readcache/ring_world_server.h"
 
 static inline void start_node(uint32_t number, uint64_t cache_max)
@@ -147,7 +148,7 @@ static inline int setup(void **state)
 
 	(void)state;
 	world = calloc(1, sizeof(*world));
-	world->size = 20 * 1024 * 1024 + 777;
+	world->size = KR_EFFORT(20, 12) * 1024 * 1024 + 777;
 	world->version = 1;
 	make_content();
 	world->bad_block = UINT64_MAX;

@@ -1,5 +1,6 @@
 /* Flush rounds of simulated nodes at the server: alone and in chains whose participants die.  Every file is compared
  * byte for byte. */
+#include "test/unit/effort.h"
 #include "test/unit/server/flush/data_fixture.h"
 
 #include <sys/resource.h>
@@ -313,7 +314,7 @@ static unsigned pick(unsigned below)
  */
 static void no_byte_is_lost_or_old_when_participants_die_mid_stream(void **state)
 {
-	enum { WRITERS = 5, RECORDS = 180, GENERATIONS = 40 };
+	enum { WRITERS = 5, RECORDS = 180, GENERATIONS = KR_EFFORT(40, 20) };
 	unsigned deaths = 0, aborts = 0;
 
 	(void)state;
@@ -343,7 +344,7 @@ static void no_byte_is_lost_or_old_when_participants_die_mid_stream(void **state
 		}
 		assert_content("shared", RECORDS * RECORD, in_stride);
 	}
-	assert_true(deaths > 5);
+	assert_true(deaths > GENERATIONS / 8);
 	assert_true(aborts > 5);
 	end_stride(WRITERS);
 }
