@@ -6,6 +6,8 @@
  * In each state a node holds nothing that the server does not count for it.  Where nothing is on its way any more,
  * nobody waits, and everything written is flushed.
  */
+#include <limits.h>
+
 #include "test/unit/effort.h"
 #include "test/unit/fuse/file/lease_world.h"
 
