@@ -63,17 +63,24 @@ void kr_attr_cache_free(struct kr_attr_cache *cache)
 
 /* --- knowing ---------------------------------------------------------------------------------- */
 
-/* [lock] held.  Copies what KEY says of FID into BUFFER of SIZE; a value that does not fit is not answered. */
-static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err,
-	void *buffer, size_t size, size_t *ret_length, uint64_t *ret_true_ns)
+/* [lock] held.  What KEY says of FID, or NULL. */
+static const struct kr_attr_cache_entry *find(
+	struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key)
 {
 	uint64_t now_ns = kr_clock_ns();
-	const struct kr_attr_cache_entry *entry;
 
 	if (now_ns >= atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed) ||
 		kr_attr_cache_all_changes(mount->attr_cache, fid))
-		return false;
-	entry = kr_attr_cache_store_get(&mount->attr_cache->store, key->bytes, key->length, now_ns);
+		return NULL;
+	return kr_attr_cache_store_get(&mount->attr_cache->store, key->bytes, key->length, now_ns);
+}
+
+/* The same, copied into BUFFER of SIZE; a value that does not fit is not answered. */
+static bool get(struct kr_mount *mount, const struct kr_fid *fid, const struct kr_attr_cache_key *key, int *ret_err,
+	void *buffer, size_t size, size_t *ret_length, uint64_t *ret_true_ns)
+{
+	const struct kr_attr_cache_entry *entry = find(mount, fid, key);
+
 	if (!entry || entry->length > size)
 		return false;
 	if (buffer)
@@ -122,6 +129,7 @@ static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const
 static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name,
 	int *ret_err, struct kr_fid *ret_fid, struct kr_attr *ret_attr, uint64_t *ret_true_ns)
 {
+	const struct kr_attr_cache_entry *whole;
 	struct kr_attr_cache_key key;
 
 	if (kr_attr_cache_name_changes(mount->attr_cache, parent, name) || !may_search(mount, cred, parent))
@@ -131,7 +139,8 @@ static bool get_entry(struct kr_mount *mount, const struct kr_cred *cred, const 
 		return *ret_err || get_attr(mount, ret_fid, ret_attr, ret_true_ns);
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, parent);
 	*ret_err = -ENOENT;
-	return get(mount, parent, &key, NULL, NULL, 0, NULL, NULL);
+	whole = find(mount, parent, &key);
+	return whole && !kr_attr_cache_had(whole, name);
 }
 
 bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,

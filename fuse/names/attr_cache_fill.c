@@ -45,6 +45,17 @@ static void learn_attr(const struct answer *answer, const struct kr_fid *fid, co
 	put(answer, fid, &key, 0, NULL, 0);
 }
 
+/* Whether WHOLE of DIR does not have NAME, which exists, and would be valid longer than the note of NAME. */
+static bool outlasted_by_whole(const struct answer *answer, const struct kr_fid *dir, const char *name)
+{
+	const struct kr_attr_cache_entry *whole;
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, dir);
+	whole = kr_attr_cache_store_get(&answer->cache->store, key.bytes, key.length, kr_clock_ns());
+	return whole && whole->asked_ns >= answer->asked_ns && !kr_attr_cache_had(whole, name);
+}
+
 static void learn_entry(const struct answer *answer, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, const struct kr_fid *fid)
 {
@@ -55,7 +66,8 @@ static void learn_entry(const struct answer *answer, const struct kr_cred *cred,
 	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_SEARCH, parent, cred);
 	put(answer, parent, &key, 0, NULL, 0);
 	kr_attr_cache_key_entry(&key, parent, name);
-	if (put(answer, parent, &key, answer->err, fid, answer->err ? 0 : sizeof(*fid)))
+	if (put(answer, parent, &key, answer->err, fid, answer->err ? 0 : sizeof(*fid)) &&
+		(answer->err || !outlasted_by_whole(answer, parent, name)))
 		return;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, parent);
 	drop(answer->cache, &key);
@@ -141,6 +153,47 @@ static void learn_open(const struct answer *answer, const struct kr_open_request
 	learn_bytes(answer, &asked->file, &key, NULL, 0);
 }
 
+static int compare_hashes(const void *a, const void *b)
+{
+	uint64_t x, y;
+
+	memcpy(&x, a, sizeof(x)); /* notes are not aligned */
+	memcpy(&y, b, sizeof(y));
+	return x < y ? -1 : x > y;
+}
+
+bool kr_attr_cache_had(const struct kr_attr_cache_entry *whole, const char *name)
+{
+	uint64_t hash = kr_hash_bytes(name, strlen(name));
+
+	return bsearch(&hash, kr_note_value(whole), whole->length / sizeof(hash), sizeof(hash), compare_hashes);
+}
+
+/* ENTRIES are all names in DIR.  What is malformed is no answer. */
+static void learn_whole(const struct answer *answer, const struct kr_fid *dir, const struct kr_bytes *entries)
+{
+	enum { ENTRY_BYTES_MIN = 8 + 8 + 1 + 1 + 1 };
+	KR_AUTO_FREE uint64_t *hashes = malloc((entries->length / ENTRY_BYTES_MIN + 1) * sizeof(*hashes));
+	struct kr_attr_cache_key key;
+	struct kr_reader r;
+	size_t count = 0;
+
+	kr_reader_init(&r, entries->bytes, entries->length);
+	while (hashes && kr_reader_left(&r) > 0) {
+		size_t length = (kr_take_u64(&r), kr_take_u64(&r), kr_take_u8(&r), kr_take_u8(&r));
+		const uint8_t *name = kr_take_bytes(&r, length);
+
+		if (!name || !length)
+			return;
+		hashes[count++] = kr_hash_bytes(name, length);
+	}
+	if (!hashes)
+		return;
+	qsort(hashes, count, sizeof(*hashes), compare_hashes);
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_WHOLE, dir);
+	put(answer, dir, &key, 0, hashes, count * sizeof(*hashes));
+}
+
 static void learn_page(
 	const struct answer *answer, const struct kr_readdir_request *asked, const struct kr_readdir_reply *said)
 {
@@ -149,6 +202,8 @@ static void learn_page(
 
 	if (answer->err || !(answer->flags & KR_FRAME_CACHEABLE) || !(bytes = malloc(1 + said->entries.length)))
 		return;
+	if (answer->flags & KR_FRAME_CACHEABLE_ATTR)
+		learn_whole(answer, &asked->file, &said->entries);
 	bytes[0] = said->end;
 	if (said->entries.length)
 		memcpy(bytes + 1, said->entries.bytes, said->entries.length);

@@ -19,5 +19,7 @@ struct kr_attr_cache {
 bool kr_attr_cache_all_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid);
 bool kr_attr_cache_any_changes(const struct kr_attr_cache *cache, const struct kr_fid *fid);
 bool kr_attr_cache_name_changes(const struct kr_attr_cache *cache, const struct kr_fid *dir, const char *name);
+/* Whether a directory may have had NAME when WHOLE of it was asked for. */
+bool kr_attr_cache_had(const struct kr_attr_cache_entry *whole, const char *name);
 
 #endif

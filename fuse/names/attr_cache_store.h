@@ -12,8 +12,8 @@
 
 /* --- keys: what was asked, of which file, and, where the answer depends on it, by whom --- */
 
-/* WHOLE, of a directory: all its names are noted. It is noted before any of them and never anew, so that it ends before
- * they do. */
+/* WHOLE, of a directory: the hashes, in ascending order, of all names that it had.  Names that it has got since then
+ * are noted as ENTRY, asked for later, so WHOLE ends before they do. */
 enum kr_note_kind {
 	KR_ATTR_CACHE_ENTRY,
 	KR_ATTR_CACHE_SEARCH,

@@ -338,7 +338,7 @@ static void on_page(void *context, int err, const void *message, struct kr_buf *
 	ask_page(walk);
 }
 
-void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
+void kr_lookup_prefetch_asked(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
 {
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct walk *walk;
@@ -346,7 +346,7 @@ void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred
 	if (!prefetch || !kr_session_facts(mount->session)->lookups ||
 		prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
 		return;
-	if (!kr_walk_detector_found(&prefetch->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
+	if (!kr_walk_detector_asked(&prefetch->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
 		return;
 	walk = kr_xcalloc(1, sizeof(*walk));
 	walk->mount = mount;

@@ -28,8 +28,8 @@ void kr_lookup_prefetch_free(struct kr_lookup_prefetch *prefetch);
 /* CRED is shown entries of FID from COOKIE on: as the server has just listed them (ANEW), or from the cache. */
 void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
 	uint64_t cookie, const void *entries, size_t length, bool anew);
-/* A name in PARENT that CRED has asked for by itself has been found there. */
-void kr_lookup_prefetch_found(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent);
+/* CRED has asked for a name in PARENT by itself: it is there, or is not. */
+void kr_lookup_prefetch_asked(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent);
 /* NAME in PARENT is not cached: returns the list to wait in (kr_waiter_wait) until it is, or cannot be.  NULL: the
  * lookup must be sent by itself. */
 struct kr_list *kr_lookup_prefetch_ask(

@@ -17,13 +17,13 @@ static struct kr_walk *find(struct kr_walk_detector *walks, uint64_t place)
 	return walk;
 }
 
-bool kr_walk_detector_found(struct kr_walk_detector *walks, uint64_t place)
+bool kr_walk_detector_asked(struct kr_walk_detector *walks, uint64_t place)
 {
 	struct kr_walk *walk = find(walks, place);
 
-	if (++walk->found < walk->until)
+	if (++walk->asked < walk->until)
 		return false;
-	walk->found = 0;
+	walk->asked = 0;
 	walk->until = KR_MIN(walk->until * KR_WALK_DETECTOR_GROWTH, (uint32_t)KR_WALK_DETECTOR_LAST);
 	return true;
 }

@@ -1,8 +1,9 @@
-/* Directories that programs go through by names which they know from elsewhere (rsync, git status, make), without
- * listing them: a pure state machine.  Not thread-safe.
+/* Directories that programs go through by names which they know from elsewhere (rsync, git status, make), or in which
+ * they look for names that are not there (cp, compilers, Python's imports), without listing them: a pure state machine.
+ * Not thread-safe.
  *
- * Each name that had to be asked for by itself and was found counts; after KR_WALK_DETECTOR_FIRST in one place it is
- * worth listing, so that the next ones can be asked for together (dir_listing.h).  Where that has not helped, 16 times
+ * Each name that had to be asked for by itself counts; after KR_WALK_DETECTOR_FIRST in one place it is worth listing,
+ * so that the next ones can be asked for together (dir_listing.h), and absent ones need not be asked for.  Where that has not helped, 16 times
  * as many as before have to come before it is tried again.  Only the latest KR_WALK_DETECTOR places are remembered.  A
  * place is a number made of the directory and its caller; two that share one share what it is taken for, which costs a
  * request.
@@ -23,12 +24,12 @@ enum {
 struct kr_walk_detector {
 	struct kr_walk {
 		uint64_t place;
-		uint32_t found, until; /* 0: nothing is here */
+		uint32_t asked, until; /* 0: nothing is here */
 	} walks[KR_WALK_DETECTOR];
 	uint32_t next;
 };
 
-/* A name in PLACE was asked for by itself, and found. Whether the place is to be listed now. */
-bool kr_walk_detector_found(struct kr_walk_detector *walks, uint64_t place);
+/* A name in PLACE was asked for by itself. Whether the place is to be listed now. */
+bool kr_walk_detector_asked(struct kr_walk_detector *walks, uint64_t place);
 
 #endif

@@ -141,11 +141,12 @@ static void on_lookup(struct kr_op *op, int err, const void *message, struct kr_
 	const struct kr_lookup_reply *reply = message;
 
 	(void)data;
+	if (err == 0 || err == -ENOENT)
+		kr_lookup_prefetch_asked(op->mount, &lookup->cred, &lookup->entry.parent);
 	if (err < 0) {
 		reply_error_in(op, err);
 		return;
 	}
-	kr_lookup_prefetch_found(op->mount, &lookup->cred, &lookup->entry.parent);
 	finish_entry(op, &reply->file, &reply->attr, true);
 }
 

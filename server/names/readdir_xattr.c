@@ -17,6 +17,12 @@ static void make_room(struct kr_request *request, size_t size)
 	request->free_state = free;
 }
 
+/* Whether the reply has all names of the directory. */
+static bool lists_all(const struct kr_request *request)
+{
+	return request->msg.readdir_request.cookie == 0 && request->reply.readdir_reply.end;
+}
+
 static void run_readdir(struct kr_request *request)
 {
 	const struct kr_readdir_request *msg = &request->msg.readdir_request;
@@ -28,6 +34,8 @@ static void run_readdir(struct kr_request *request)
 		request->server->export, &msg->cred, &msg->file, msg->cookie, request->state, size, &length, &end);
 	reply->end = end;
 	reply->entries = (struct kr_bytes){request->state, (uint32_t)length};
+	if (lists_all(request))
+		kr_names_look(request, &msg->file, NULL);
 }
 
 static void readdir_done(struct kr_request *request)
@@ -161,8 +169,10 @@ static void handle_access(struct kr_request *request)
 
 static uint16_t grant_readdir(struct kr_request *request, int err, const void *reply)
 {
+	uint16_t flags = err ? 0 : kr_invalidation_grant(request, &request->msg.readdir_request.file);
+
 	(void)reply;
-	return err ? 0 : kr_invalidation_grant(request, &request->msg.readdir_request.file);
+	return flags && lists_all(request) && !request->effect.folds ? flags | KR_FRAME_CACHEABLE_ATTR : flags;
 }
 
 static uint16_t grant_getxattr(struct kr_request *request, int err, const void *reply)

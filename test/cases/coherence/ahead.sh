@@ -30,6 +30,26 @@ until_ok 60 "stat by inode numbers with few requests" few 'ls -Ui | sort -n | wh
 until_ok 60 "names known from elsewhere with few requests" few 'seq 400 | LC_ALL=C sort | xargs stat' ||
 	fail "of names that are known from elsewhere each is asked for"
 
+until_ok 60 "names that are not there with few requests" few 'for i in $(seq 400); do [ ! -e none$i ] || exit 1; done' ||
+	fail "of names that are not there each is asked for"
+
+note "a name that was known to be absent is there as soon as another node has made it"
+python3 - "$(seen_from_here 1)/many$number" "$(seen_from_here 2)/many$number" <<'P' || fail "a new name is not seen"
+import os, sys
+here, there = sys.argv[1:]
+ways = [lambda to: open(to, "w").close(), os.mkdir, lambda to: os.symlink("x", to), lambda to: os.link(there + "/1", to),
+        lambda to: os.rename(there + "/2", to) or os.link(to, there + "/2")]
+for i in range(60):
+    name = "/new%d" % i
+    if i % 3 == 0:
+        os.listdir(here)
+    assert not os.path.lexists(here + name), name
+    ways[i % len(ways)](there + name)
+    assert os.path.lexists(here + name), name
+    os.mknod(here + name + "own")
+    assert os.path.lexists(here + name + "own") and not os.path.lexists(here + name + "other"), name
+P
+
 note "what another node changes amid the listing is seen at once"
 before=$(sent LOOKUPS)
 python3 "$TOP/test/programs/ahead.py" --seed "${AHEAD_SEED:-1}" --seconds "${AHEAD_SECONDS:-4}" "$(seen_from_here 1)" "$(seen_from_here 2)" ||

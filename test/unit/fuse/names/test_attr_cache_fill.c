@@ -205,6 +205,86 @@ static void a_directory_of_our_own_making_is_known_as_a_whole(void **state)
 	assert_int_equal(says(&user, "a"), -1);
 }
 
+/* An answer to READDIR with NAMES, asked for at ASKED_NS. */
+static void list_all(const char *const *names, size_t count, uint64_t asked_ns, uint16_t flags)
+{
+	struct kr_readdir_request request = {.cred = user, .file = dir};
+	struct kr_writer entries, w;
+
+	kr_writer_init(&entries);
+	for (size_t i = 0; i < count; i++) {
+		kr_put_u64(&entries, i + 10);
+		kr_put_u64(&entries, i + 1);
+		kr_put_u8(&entries, 8);
+		kr_put_u8(&entries, (uint8_t)strlen(names[i]));
+		kr_put_bytes(&entries, names[i], strlen(names[i]));
+	}
+	kr_writer_init(&w);
+	assert_int_equal(kr_msg_encode(KR_MSG_READDIR, false, &request, &w), 0);
+	kr_attr_cache_learn(&mount, KR_MSG_READDIR, w.bytes, w.length, 0,
+		&(struct kr_readdir_reply){.end = 1, .entries = {entries.bytes, (uint32_t)entries.length}}, flags,
+		asked_ns, HEARD_NS);
+	kr_writer_fini(&w);
+	kr_writer_fini(&entries);
+}
+
+static const char *const listed_names[] = {".", "..", "zebra", "a", "m"};
+
+static void what_a_whole_listing_lacks_is_absent(void **state)
+{
+	struct kr_create_request create = {.cred = user, .parent = dir, .name = "new"};
+	struct kr_create_reply created = {.created = 1, .file = file, .attr = file_attr, .dir = changed};
+
+	(void)state;
+	list_all(listed_names, KR_ARRAY_SIZE(listed_names), kr_clock_ns(), NOTED);
+	assert_int_equal(says(&user, "new"), -1); /* whether he may search it is not known yet */
+	look_up(&user, "none", NULL, NULL);
+	assert_int_equal(says(&user, "new"), 0);
+	assert_int_equal(says(&other, "new"), -1);
+	for (size_t i = 2; i < KR_ARRAY_SIZE(listed_names); i++)
+		assert_int_equal(says(&user, listed_names[i]), -1);
+	answer(KR_MSG_CREATE, &create, 0, &created, NOTED);
+	assert_int_equal(says(&user, "new"), 1);
+	assert_int_equal(says(&user, "other"), 0);
+	answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0,
+		&(struct kr_remove_reply){.dir = changed}, KR_FRAME_CACHEABLE);
+	assert_int_equal(says(&user, "a"), 0);
+	assert_int_equal(says(&user, "m"), -1);
+	answer(KR_MSG_CREATE, &create, -EEXIST, NULL, 0);
+	assert_int_equal(says(&user, "other"), -1);
+}
+
+/* Not all names; names that have other spellings; an answer that makes no sense. */
+static void other_listings_say_nothing_of_what_they_lack(void **state)
+{
+	static const char *const malformed[] = {"a", ""};
+
+	(void)state;
+	look_up(&user, "none", NULL, NULL);
+	list_all(listed_names, KR_ARRAY_SIZE(listed_names), kr_clock_ns(), KR_FRAME_CACHEABLE);
+	assert_int_equal(says(&user, "new"), -1);
+	list_all(listed_names, KR_ARRAY_SIZE(listed_names), kr_clock_ns(), 0);
+	assert_int_equal(says(&user, "new"), -1);
+	list_all(malformed, KR_ARRAY_SIZE(malformed), kr_clock_ns(), NOTED);
+	assert_int_equal(says(&user, "new"), -1);
+}
+
+/* Else the listing would deny it when the note of it has become too old. */
+static void a_listing_asked_for_after_a_name_that_it_lacks_is_forgotten_with_it(void **state)
+{
+	uint64_t later_ns = kr_clock_ns() + KR_NS_PER_S;
+
+	(void)state;
+	look_up(&user, "none", NULL, NULL);
+	list_all(listed_names, KR_ARRAY_SIZE(listed_names), later_ns, NOTED);
+	assert_int_equal(says(&user, "other"), 0);
+	look_up(&user, "a", &file, &file_attr);
+	assert_int_equal(says(&user, "other"), 0);
+	look_up(&user, "new", &file, &file_attr);
+	assert_int_equal(says(&user, "new"), 1);
+	assert_int_equal(says(&user, "other"), -1);
+}
+
 static void both_names_of_a_rename_are_forgotten(void **state)
 {
 	struct kr_rename_request rename = {
@@ -451,6 +531,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_may_not_be_noted_is_forgotten_all_the_same, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_made_is_known_and_its_absence_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_directory_of_our_own_making_is_known_as_a_whole, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_a_whole_listing_lacks_is_absent, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(other_listings_say_nothing_of_what_they_lack, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_listing_asked_for_after_a_name_that_it_lacks_is_forgotten_with_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(both_names_of_a_rename_are_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),

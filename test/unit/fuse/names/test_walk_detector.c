@@ -21,7 +21,7 @@ static uint32_t found_until_listed(uint64_t place)
 {
 	uint32_t count = 1;
 
-	while (!kr_walk_detector_found(&walks, place))
+	while (!kr_walk_detector_asked(&walks, place))
 		count++;
 	return count;
 }
@@ -49,14 +49,14 @@ static void places_count_by_themselves_as_long_as_they_are_few(void **state)
 	(void)state;
 	for (uint32_t round = 1; round < KR_WALK_DETECTOR_FIRST; round++) {
 		for (uint64_t place = 0; place < KR_WALK_DETECTOR; place++)
-			assert_false(kr_walk_detector_found(&walks, place));
+			assert_false(kr_walk_detector_asked(&walks, place));
 	}
 	for (uint64_t place = 0; place < KR_WALK_DETECTOR; place++)
-		assert_true(kr_walk_detector_found(&walks, place));
+		assert_true(kr_walk_detector_asked(&walks, place));
 	for (uint32_t round = 0; round < 3 * KR_WALK_DETECTOR_FIRST;
 		round++) { /* one too many: each pushes the next one out */
 		for (uint64_t place = 100; place <= 100 + KR_WALK_DETECTOR; place++)
-			assert_false(kr_walk_detector_found(&walks, place));
+			assert_false(kr_walk_detector_asked(&walks, place));
 	}
 }
 
