@@ -3,10 +3,10 @@
  * Not thread-safe.
  *
  * Each name that had to be asked for by itself counts; after KR_WALK_DETECTOR_FIRST in one place it is worth listing,
- * so that the next ones can be asked for together (dir_listing.h), and absent ones need not be asked for.  Where that has not helped, 16 times
- * as many as before have to come before it is tried again.  Only the latest KR_WALK_DETECTOR places are remembered.  A
- * place is a number made of the directory and its caller; two that share one share what it is taken for, which costs a
- * request.
+ * so that the next ones can be asked for together (dir_listing.h), and absent ones need not be asked for.  Where that
+ * has not helped, 16 times as many as before have to come before it is tried again.  Only the latest KR_WALK_DETECTOR
+ * places are remembered.  A place is a number made of the directory and its caller; two that share one share what it is
+ * taken for, which costs a request.
  */
 #ifndef KR_FUSE_WALK_DETECTOR_H
 #define KR_FUSE_WALK_DETECTOR_H
