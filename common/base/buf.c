@@ -1,7 +1,9 @@
-/* Data buffers: blocks of KR_BLOCK_SIZE come from a free list with a maximum, the rest from the heap.
+/* Data buffers: blocks of KR_BLOCK_SIZE come from the registered pool or a free list with a maximum, the rest from the
+ * heap.
  *
- * The header lies in front of the bytes, which are aligned to a cache line.  Under AddressSanitizer the free list stays
- * empty, so that a use after kr_buf_put shows.  Any thread; `pool.lock` guards the free list.
+ * The header lies in front of the bytes, which are aligned to a cache line.  Those of the registered pool lie apart.
+ * Under AddressSanitizer the free list stays empty, so that a use after kr_buf_put shows.  Any thread; `pool.lock`
+ * guards the free lists.
  */
 #include "common/base/buf.h"
 
@@ -10,12 +12,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #ifdef KR_XXH_DISPATCH
 #include <xxh_x86dispatch.h> /* the fastest variant that this CPU has: twice as fast with AVX2 */
 #else
 #include <xxhash.h>
 #endif
 
+#include "common/base/fail.h"
 #include "common/base/types.h"
 #include "common/base/util.h"
 
@@ -25,8 +29,8 @@ enum { FREE_MAX = 0 };
 #else
 enum { FREE_MAX = 256 }; /* 32 MiB */
 #endif
-/* For a smaller buffer most of a pooled block would be waste. */
-enum { POOLED_MIN = KR_BLOCK_SIZE / 4 };
+static_assert(KR_BUF_POOLED_MIN == KR_BLOCK_SIZE / 4, "a quarter of a block");
+enum { HUGE_PAGE = 2 << 20 };
 
 struct block {
 	struct kr_buf buf;
@@ -38,6 +42,11 @@ static struct {
 	pthread_mutex_t lock;
 	struct block *free;
 	size_t free_count;
+
+	struct block *registered_free;
+	struct block *headers;   /* of the registered pool, written once */
+	uint8_t *_Atomic region; /* its bytes; NULL: not open */
+	size_t region_length;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Atomic size_t bytes_in_use;
 
@@ -65,12 +74,94 @@ static bool keep_free_block(struct block *block)
 	return true;
 }
 
+/* --- the registered pool --- */
+
+/* Huge pages where the administrator has set some aside, else such as the kernel makes. */
+static void *map_region(size_t bytes)
+{
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	void *region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0);
+
+	if (region != MAP_FAILED)
+		return region;
+	region = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+	if (region == MAP_FAILED)
+		return NULL;
+	madvise(region, bytes, MADV_HUGEPAGE);
+	return region;
+}
+
+int kr_buf_pool_open(size_t bytes, void **ret_base, size_t *ret_length)
+{
+	KR_SCOPED_LOCK(&pool.lock);
+
+	if (!pool.region) {
+		const size_t length = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, count = length / KR_BLOCK_SIZE;
+		struct block *headers = calloc(count, sizeof(*headers));
+		uint8_t *region = headers ? map_region(length) : NULL;
+
+		if (!region) {
+			free(headers);
+			return kr_fail(-ENOMEM, "no memory for a pool of %zu bytes", length);
+		}
+		madvise(region, length, MADV_DONTFORK); /* a child's copy would move pages away from the device */
+		for (size_t i = 0; i < count; i++) {
+			headers[i].buf.data = region + i * KR_BLOCK_SIZE;
+			headers[i].next_free = pool.registered_free;
+			pool.registered_free = &headers[i];
+		}
+		pool.headers = headers;
+		pool.region_length = length;
+		pool.region = region;
+	}
+	*ret_base = pool.region;
+	*ret_length = pool.region_length;
+	return 0;
+}
+
+bool kr_buf_is_registered(const struct kr_buf *buf)
+{
+	const uint8_t *region = pool.region;
+
+	return region && buf->data >= region && buf->data < region + pool.region_length;
+}
+
+struct kr_buf *kr_buf_new_registered(void)
+{
+	struct block *block;
+
+	if (!pool.region)
+		return NULL;
+	KR_SCOPED_LOCK(&pool.lock);
+	block = pool.registered_free;
+	if (!block)
+		return NULL;
+	pool.registered_free = block->next_free;
+	block->buf = (struct kr_buf){.data = block->buf.data, .capacity = KR_BLOCK_SIZE, .references = 1};
+	atomic_fetch_add_explicit(&bytes_in_use, KR_BLOCK_SIZE, memory_order_relaxed);
+	return &block->buf;
+}
+
+static void give_back(struct block *block)
+{
+	KR_SCOPED_LOCK(&pool.lock);
+
+	block->next_free = pool.registered_free;
+	pool.registered_free = block;
+}
+
+/* --- buffers --- */
+
 struct kr_buf *kr_buf_new(size_t capacity)
 {
 	struct block *block = NULL;
 	void *memory;
 
-	if (capacity >= POOLED_MIN && capacity <= KR_BLOCK_SIZE) {
+	if (capacity >= KR_BUF_POOLED_MIN && capacity <= KR_BLOCK_SIZE) {
+		struct kr_buf *registered = kr_buf_new_registered();
+
+		if (registered)
+			return registered;
 		capacity = KR_BLOCK_SIZE;
 		block = take_free_block();
 	}
@@ -100,7 +191,9 @@ void kr_buf_put(struct kr_buf *buf)
 		return;
 	block = KR_CONTAINER_OF(buf, struct block, buf);
 	atomic_fetch_sub_explicit(&bytes_in_use, buf->capacity, memory_order_relaxed);
-	if (buf->capacity != KR_BLOCK_SIZE || !keep_free_block(block))
+	if (kr_buf_is_registered(buf))
+		give_back(block);
+	else if (buf->capacity != KR_BLOCK_SIZE || !keep_free_block(block))
 		free(block);
 }
 

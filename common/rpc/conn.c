@@ -79,6 +79,7 @@ void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 	if (conn->state == KR_CONN_CLOSING)
 		return;
 	conn->state = KR_CONN_CLOSING;
+	kr_conn_carrier_close(conn);
 	conn->end_err = err;
 	snprintf(conn->end_reason, sizeof(conn->end_reason), "%s", reason);
 	uv_close(&conn->handle, on_handle_closed);
@@ -101,7 +102,9 @@ void kr_conn_close(struct kr_conn *conn, bool flush)
 		return;
 	}
 	conn->state = KR_CONN_FLUSHING;
-	if (conn->connected)
+	if (kr_conn_parses(conn))
+		kr_conn_read_kick(conn);
+	else if (conn->connected)
 		kr_conn_read_start(conn);
 	kr_conn_write_more(conn);
 }
@@ -127,7 +130,9 @@ static void on_tick(uv_timer_t *timer)
 {
 	struct kr_conn *conn = timer->data;
 
-	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn) && !conn->out.close_when_released) {
+	const bool stuck = kr_conn_carrier_is_stuck(conn);
+
+	if (conn->state == KR_CONN_OPEN && !peer_is_silent(conn) && !conn->out.close_when_released && !stuck) {
 		conn->idle_ticks = 0;
 		return;
 	}
@@ -137,6 +142,8 @@ static void on_tick(uv_timer_t *timer)
 		kr_conn_end(conn, 0, "closed");
 	else if (conn->state == KR_CONN_CONNECTING)
 		kr_conn_end(conn, -ETIMEDOUT, "no answer within 10 s");
+	else if (stuck)
+		kr_conn_end(conn, -ETIMEDOUT, "no data has moved beside the stream for 10 s");
 	else
 		kr_conn_end(conn, -ETIMEDOUT, "no sign of life from the peer for 10 s");
 }

@@ -4,6 +4,8 @@
  * callback of their request; requests and ONEWAY frames go to on_frame.  Sending queues and never blocks; a sender of
  * bulk data watches kr_conn_queued and on_drain.  A connection that receives garbage closes itself with one reason.
  *
+ * A ring connection may have a carrier, which moves the data of its frames beside the stream (carrier.h).
+ *
  * After a handshake frames are sealed (seal.h).  The connection seals a frame when it is sent, and opens it before it
  * delivers any part.  It allocates memory for a sealed frame only after it has verified the header.
  */
@@ -125,5 +127,9 @@ void kr_conn_resume(struct kr_conn *conn);
 void kr_conn_close(struct kr_conn *conn, bool flush);
 /* Bytes received and sent so far, for status. */
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent);
+/* What moves the data of the connection's frames, for status: "tcp", or the carrier's name (carrier.h). */
+const char *kr_conn_transport(const struct kr_conn *conn);
+/* Bytes of data that a carrier has moved, both ways. */
+uint64_t kr_conn_carried_bytes(const struct kr_conn *conn);
 
 #endif

@@ -1,5 +1,5 @@
 /* Shared by the files of the connection: conn.c (life and death), conn_send.c (queue and writes), conn_read.c (frames
- * in).  All of it runs in the loop's thread.
+ * in), conn_carrier.c (data beside the stream).  All of it runs in the loop's thread.
  *
  * Life: CONNECTING -> OPEN -> [FLUSHING -> LINGERING] -> CLOSING -> freed.  kr_conn_end closes the handles once; the
  * last of their close callbacks ends all requests, calls on_closed and frees.  A callback of the user's may call any
@@ -8,6 +8,7 @@
 #ifndef KR_COMMON_CONN_PRIV_H
 #define KR_COMMON_CONN_PRIV_H
 
+#include "common/rpc/carrier.h"
 #include "common/rpc/conn.h"
 #include "common/base/list.h"
 #include "common/base/table.h"
@@ -41,10 +42,27 @@ struct kr_conn_in {
 	uint8_t *received; /* bytes of the next header and fields, and perhaps more */
 	size_t received_length, received_capacity, parsed;
 	bool have_header;      /* FRAME's header is decoded; its bytes are still in RECEIVED */
+	bool have_fields;      /* ... and its fields are there and opened */
 	struct kr_frame frame; /* data: being filled */
 	size_t data_alongside; /* bytes of FRAME's data that came in RECEIVED, behind the fields */
 	uint64_t bytes_received;
 	struct kr_seal *seal; /* NULL: not sealed */
+};
+
+/* Data beside the stream (conn_carrier.c). */
+struct kr_conn_carried {
+	struct kr_carrier *carrier; /* NULL: all data goes in the stream */
+	bool used;                  /* there is a carrier, or there was one */
+	bool open, sends;           /* the carrier moves data; the peer takes some */
+	uint32_t credits;           /* of the peer, not used yet */
+	uint32_t queued, sending;   /* frames with carried data that wait; data under way */
+	uint32_t granted;           /* receives that the carrier has */
+	uint32_t untold;            /* of these, not told to the peer */
+	struct kr_buf *arrived[KR_CARRIER_GRANTS];
+	size_t first, arrived_count; /* in ARRIVED, which is a ring */
+	bool awaited;                /* the frame being read lacks its data: the stream is not read meanwhile */
+	uint64_t steps, steps_seen;  /* data sent or arrived; as of the last tick */
+	uint64_t bytes;              /* of it */
 };
 
 struct kr_conn {
@@ -81,6 +99,7 @@ struct kr_conn {
 	enum kr_security security;
 	struct kr_conn_out out;
 	struct kr_conn_in in;
+	struct kr_conn_carried carried;
 };
 
 /* conn.c: the connection ends; on_closed follows.  Only the first call counts. */
@@ -99,9 +118,39 @@ void kr_conn_send_held(struct kr_conn *conn);
 /* conn_read.c: starts to read; delivers complete frames until paused or closing. */
 void kr_conn_read_start(struct kr_conn *conn);
 void kr_conn_read_fini(struct kr_conn *conn);
+/* conn_read.c: goes on with what has arrived, from the loop. */
+void kr_conn_read_kick(struct kr_conn *conn);
+/* conn_send.c: sends what waits, in the loop's next turn. */
+void kr_conn_cork(struct kr_conn *conn);
+
+/* conn_carrier.c */
+/* Whether data of this shape goes through the carrier. */
+bool kr_conn_carries(const struct kr_conn *conn, const struct kr_slice *slices, size_t count, size_t length);
+/* Whether a frame with carried data may leave now. */
+static inline bool kr_conn_may_carry(const struct kr_conn *conn)
+{
+	return conn->carried.credits > 0 && conn->carried.sending < KR_CARRIER_SENDS;
+}
+/* Sends the data of a queued frame. */
+void kr_conn_carry_out(struct kr_conn *conn, const struct kr_slice *slices, size_t count);
+/* The carried data of the frame with HEADER, owned, and a new receive for the carrier; *RET_BUF is NULL if it has not
+ * arrived yet.  -EBADMSG, -ENOMEM, -ECONNRESET. */
+int kr_conn_carry_in(struct kr_conn *conn, const struct kr_frame_header *header, struct kr_buf **ret_buf);
+/* Takes HOP_CREDIT. */
+void kr_conn_take_credits(struct kr_conn *conn, const struct kr_frame *frame);
+/* Data is under way or awaited, and none has moved since the last call. */
+bool kr_conn_carrier_is_stuck(struct kr_conn *conn);
+/* Closes the carrier, and puts what has arrived. */
+void kr_conn_carrier_close(struct kr_conn *conn);
+
 static inline bool kr_conn_delivers(const struct kr_conn *conn)
 {
 	return conn->state == KR_CONN_OPEN && conn->in.paused == 0;
+}
+/* Arriving frames are parsed.  While it flushes only for the credits among them; all others are dropped. */
+static inline bool kr_conn_parses(const struct kr_conn *conn)
+{
+	return conn->state == KR_CONN_OPEN || (conn->state == KR_CONN_FLUSHING && conn->carried.open);
 }
 static inline bool kr_conn_usable(const struct kr_conn *conn)
 {

@@ -70,7 +70,7 @@ static void choose_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *ret_b
 	struct kr_buf *data = conn->in.frame.data;
 
 	(void)suggested;
-	if (conn->state != KR_CONN_OPEN) {
+	if (!kr_conn_parses(conn)) {
 		conn->in.parsed = conn->in.received_length; /* dropped */
 		data = NULL;
 	}
@@ -135,19 +135,25 @@ static int open_data(struct kr_conn *conn)
 	return conn->in.seal ? kr_seal_open(conn->in.seal, KR_SEAL_DATA, data->data, data->length, tag) : 0;
 }
 
-/* Header and fields have arrived: copies the data that came with them. */
+/* Header and fields have arrived: copies the data that came with them.  1; 0: the carried data has not arrived yet; or
+ * -errno. */
 static int begin_data(struct kr_conn *conn)
 {
-	size_t head = bytes_needed(conn), length = conn->in.frame.header.data_length;
-	size_t here = KR_MIN(length, conn->in.received_length - conn->in.parsed - head);
+	size_t head = bytes_needed(conn), length = conn->in.frame.header.data_length, here;
 
+	if (conn->in.frame.header.flags & KR_FRAME_CARRIED) {
+		int err = kr_conn_carry_in(conn, &conn->in.frame.header, &conn->in.frame.data);
+
+		return err ? err : conn->in.frame.data != NULL;
+	}
+	here = KR_MIN(length, conn->in.received_length - conn->in.parsed - head);
 	conn->in.frame.data = kr_buf_new(length);
 	if (!conn->in.frame.data)
 		return kr_fail_errno(-ENOMEM, "no memory for %zu bytes of data", length);
 	memcpy(conn->in.frame.data->data, conn->in.received + conn->in.parsed + head, here);
 	conn->in.frame.data->length = here;
 	conn->in.data_alongside = here;
-	return 0;
+	return 1;
 }
 
 static void answer_unknown_type(struct kr_conn *conn, const struct kr_frame_header *header)
@@ -167,9 +173,13 @@ static void deliver(struct kr_conn *conn)
 
 	frame.fields = conn->in.received + conn->in.parsed + header_size(conn);
 	conn->in.frame = (struct kr_frame){0};
-	conn->in.have_header = false;
+	conn->in.have_header = conn->in.have_fields = false;
 	conn->in.data_alongside = 0;
-	if (frame.header.flags & KR_FRAME_REPLY)
+	if (frame.header.type == KR_MSG_HOP_CREDIT && frame.header.flags & KR_FRAME_ONEWAY && conn->carried.used)
+		kr_conn_take_credits(conn, &frame);
+	else if (conn->state != KR_CONN_OPEN)
+		; /* flushing: dropped */
+	else if (frame.header.flags & KR_FRAME_REPLY)
 		kr_conn_take_reply(conn, &frame);
 	else if (!kr_msg_known(frame.header.type, NULL))
 		answer_unknown_type(conn, &frame.header);
@@ -201,13 +211,14 @@ static int parse_step(struct kr_conn *conn)
 		err = begin_frame(conn);
 		return err ? err : 1;
 	}
-	err = open_fields(conn);
-	if (!err && conn->in.frame.header.data_length > 0) {
-		err = begin_data(conn);
-		return err ? err : 1;
+	if (!conn->in.have_fields) {
+		err = open_fields(conn);
+		if (err)
+			return err;
+		conn->in.have_fields = true;
 	}
-	if (err)
-		return err;
+	if (conn->in.frame.header.data_length > 0)
+		return begin_data(conn);
 	deliver(conn);
 	return 1;
 }
@@ -218,6 +229,12 @@ static bool has_had_its_turn(struct kr_conn *conn, uint64_t began_ns)
 	return conn->in.turn_ns + (kr_clock_ns() - began_ns) > TURN_NS;
 }
 
+/* Frames that have arrived are to be parsed now. */
+static bool goes_on(const struct kr_conn *conn)
+{
+	return kr_conn_delivers(conn) || (conn->state == KR_CONN_FLUSHING && kr_conn_parses(conn));
+}
+
 static void parse(struct kr_conn *conn)
 {
 	const uint64_t began_ns = kr_clock_ns();
@@ -226,14 +243,16 @@ static void parse(struct kr_conn *conn)
 	if (conn->in.turn != uv_now(conn->loop))
 		conn->in.turn_ns = 0;
 	conn->in.turn = uv_now(conn->loop);
-	while (step > 0 && kr_conn_delivers(conn) && !has_had_its_turn(conn, began_ns))
+	while (step > 0 && goes_on(conn) && !has_had_its_turn(conn, began_ns))
 		step = parse_step(conn);
 	conn->in.turn_ns += kr_clock_ns() - began_ns;
 	if (step < 0) {
 		kr_conn_end(conn, step, kr_fail_reason());
-	} else if (step > 0 && kr_conn_delivers(conn)) {
-		kr_conn_pause(conn);
-		kr_conn_resume(conn);
+	} else if (step > 0 && goes_on(conn)) {
+		uv_read_stop(&conn->stream);
+		kr_conn_read_kick(conn);
+	} else if (conn->carried.awaited) {
+		uv_read_stop(&conn->stream);
 	}
 }
 
@@ -256,7 +275,7 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
 		peer_ended(conn);
 	} else if (length < 0) {
 		kr_conn_end(conn, (int)length, uv_strerror((int)length));
-	} else if (length > 0 && conn->state == KR_CONN_OPEN) {
+	} else if (length > 0 && kr_conn_parses(conn)) {
 		conn->in.bytes_received += (uint64_t)length;
 		if (wants_data(conn))
 			conn->in.frame.data->length += (size_t)length;
@@ -268,8 +287,11 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
 
 void kr_conn_read_start(struct kr_conn *conn)
 {
-	int err = uv_read_start(&conn->stream, choose_buffer, on_read);
+	int err;
 
+	if (conn->carried.awaited)
+		return; /* kr_conn_read_kick follows */
+	err = uv_read_start(&conn->stream, choose_buffer, on_read);
 	if (err < 0 && err != UV_EALREADY)
 		kr_conn_end(conn, err, uv_strerror(err));
 }
@@ -304,10 +326,16 @@ static void deliver_received(uv_idle_t *kick)
 
 	uv_idle_stop(kick);
 	conn->in.turn_ns = 0;
-	if (kr_conn_delivers(conn))
+	if (goes_on(conn))
 		parse(conn);
-	if (kr_conn_delivers(conn) && !uv_is_active((uv_handle_t *)kick))
+	if (goes_on(conn) && !uv_is_active((uv_handle_t *)kick))
 		kr_conn_read_start(conn);
+}
+
+void kr_conn_read_kick(struct kr_conn *conn)
+{
+	if (goes_on(conn))
+		uv_idle_start(&conn->kick, deliver_received);
 }
 
 void kr_conn_resume(struct kr_conn *conn)

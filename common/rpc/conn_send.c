@@ -18,7 +18,9 @@ struct outgoing {
 	struct kr_link link;
 	struct kr_writer head; /* header and fields, with their tags when sealed */
 	size_t data_length;
-	size_t length; /* of all that is sent */
+	size_t length;         /* of all that is sent */
+	bool carried;          /* the data goes beside the stream */
+	struct kr_buf *hidden; /* carried data with privacy: where its unreadable form goes; or NULL */
 	size_t slice_count;
 	struct kr_slice slices[];
 };
@@ -40,6 +42,7 @@ static void free_outgoing(struct outgoing *out)
 		atomic_fetch_sub_explicit(&queued_in_all, out->length + FRAME_COST, memory_order_relaxed);
 	for (size_t i = 0; i < out->slice_count; i++)
 		kr_buf_put(out->slices[i].buf);
+	kr_buf_put(out->hidden);
 	kr_writer_fini(&out->head);
 	free(out);
 }
@@ -71,8 +74,14 @@ size_t kr_conn_queued(const struct kr_conn *conn)
 		(conn->out.writing ? uv_stream_get_write_queue_size(&conn->stream) : 0);
 }
 
-/* Takes frames from the outbox, which is not empty; their parts become BUFS (GATHER_BUFFERS of them).  Returns their
- * number. */
+/* The next frame has carried data, and must wait for the peer to take some. */
+static bool waits_for_carrier(const struct kr_conn *conn)
+{
+	return KR_LIST_ENTRY(conn->out.waiting.head.next, struct outgoing, link)->carried && !kr_conn_may_carry(conn);
+}
+
+/* Takes frames from the outbox, the first of which may leave.  Their parts become BUFS (GATHER_BUFFERS of them), or go
+ * to the carrier.  Returns the number of BUFS. */
 static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 {
 	unsigned count = 0;
@@ -89,10 +98,12 @@ static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 		conn->out.frames--;
 		bytes += out->length;
 		bufs[count++] = uv_buf_init((char *)out->head.bytes, (unsigned)out->head.length);
-		for (size_t i = 0; i < out->slice_count; i++)
+		if (out->carried)
+			kr_conn_carry_out(conn, out->slices, out->slice_count);
+		for (size_t i = 0; i < out->slice_count && !out->carried; i++)
 			bufs[count++] = uv_buf_init((char *)out->slices[i].buf->data + out->slices[i].offset,
 				(unsigned)out->slices[i].length);
-	} while (!kr_list_empty(&conn->out.waiting));
+	} while (!kr_list_empty(&conn->out.waiting) && !waits_for_carrier(conn));
 	conn->out.bytes_sent += bytes;
 	return count;
 }
@@ -179,12 +190,14 @@ void kr_conn_write_more(struct kr_conn *conn)
 	if (!conn->connected)
 		return;
 	while (!conn->out.writing && (conn->state == KR_CONN_OPEN || conn->state == KR_CONN_FLUSHING)) {
-		if (!kr_list_empty(&conn->out.waiting))
-			write_some(conn);
-		else if (conn->state == KR_CONN_FLUSHING)
-			shut_down(conn);
-		else
+		if (kr_list_empty(&conn->out.waiting)) {
+			if (conn->state == KR_CONN_FLUSHING && conn->carried.sending == 0)
+				shut_down(conn);
 			break;
+		}
+		if (waits_for_carrier(conn))
+			break;
+		write_some(conn);
 	}
 }
 
@@ -205,8 +218,7 @@ void kr_conn_uncork(struct kr_conn *conn)
 	kr_conn_write_more(conn);
 }
 
-/* What is in the outbox leaves in the loop's next turn, before it waits for events. */
-static void cork(struct kr_conn *conn)
+void kr_conn_cork(struct kr_conn *conn)
 {
 	if (conn->connected && !conn->out.writing)
 		uv_idle_start(&conn->cork, uncork);
@@ -275,7 +287,9 @@ static int seal_data(struct kr_seal *seal, struct outgoing *out, uint8_t tag[KR_
 	struct kr_buf *hidden = NULL;
 	int err = out->slice_count > 1 ? gather_data(out) : 0;
 
-	if (!err && kr_seal_hides(seal) && !(hidden = kr_buf_new(data->length)))
+	hidden = out->hidden;
+	out->hidden = NULL;
+	if (!err && kr_seal_hides(seal) && !hidden && !(hidden = kr_buf_new(data->length)))
 		err = kr_fail_errno(-ENOMEM, "cannot seal a frame");
 	if (!err)
 		err = kr_seal_close(seal, KR_SEAL_DATA, data->buf->data + data->offset, data->length,
@@ -368,6 +382,19 @@ static bool of_handshake(uint16_t type)
 	return type == KR_MSG_HOP_HELLO || type == KR_MSG_HOP_PROVE;
 }
 
+/* Whether the data goes beside the stream.  With privacy *RET_HIDDEN is then a registered buffer for its unreadable
+ * form. */
+static bool chooses_carrier(const struct kr_conn *conn, const struct kr_slice *slices, size_t count, size_t length,
+	struct kr_buf **ret_hidden)
+{
+	if (!kr_conn_carries(conn, slices, count, length))
+		return false;
+	if (!conn->out.seal || !kr_seal_hides(conn->out.seal))
+		return true;
+	*ret_hidden = kr_buf_new_registered();
+	return *ret_hidden;
+}
+
 int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
 	size_t count)
 {
@@ -383,6 +410,9 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	out = calloc(1, sizeof(*out) + count * sizeof(*slices));
 	if (!out)
 		return kr_fail_errno(-ENOMEM, "cannot queue a frame");
+	out->carried = chooses_carrier(conn, slices, count, data_length, &out->hidden);
+	if (out->carried)
+		header.flags |= KR_FRAME_CARRIED;
 	err = encode_head(&header, msg, data_length, &out->head);
 	if (err) {
 		free_outgoing(out);
@@ -392,6 +422,8 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 		out->slices[out->slice_count] = slices[out->slice_count];
 		kr_buf_get(slices[out->slice_count].buf);
 	}
+	if (out->carried)
+		conn->carried.queued++;
 	out->data_length = data_length;
 	out->length = out->head.length + data_length;
 	atomic_fetch_add_explicit(&queued_in_all, out->length + FRAME_COST, memory_order_relaxed);
@@ -403,7 +435,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 		err = put_into_outbox(conn, out);
 		if (err)
 			return err;
-		cork(conn);
+		kr_conn_cork(conn);
 	}
 	if (kr_conn_queued(conn) > KR_CONN_LOW_WATER)
 		conn->out.above_low_water = true;

@@ -24,12 +24,14 @@ void kr_frame_header_encode(const struct kr_frame_header *header, uint8_t bytes[
 static int check_flags(const struct kr_frame_header *header)
 {
 	static const uint16_t of_reply = KR_FRAME_REPLY | KR_FRAME_MORE | KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR |
-		KR_FRAME_BARE,
-			      of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY;
+		KR_FRAME_BARE | KR_FRAME_CARRIED,
+			      of_request = KR_FRAME_RESEND | KR_FRAME_ONEWAY | KR_FRAME_CARRIED;
 	bool reply = header->flags & KR_FRAME_REPLY;
 
 	if (header->flags & ~(reply ? of_reply : of_request))
 		return kr_fail(-EBADMSG, "frame of type %u: flags %#x do not go together", header->type, header->flags);
+	if (header->flags & KR_FRAME_CARRIED && header->data_length == 0)
+		return kr_fail(-EBADMSG, "frame of type %u: data of 0 bytes beside the stream", header->type);
 	if (header->status != 0 && !reply)
 		return kr_fail(-EBADMSG, "frame of type %u: a request with status %u", header->type, header->status);
 	return 0;

@@ -124,15 +124,54 @@ static void the_checksum_is_xxh3(void **state)
 	assert_true(kr_checksum("kairan", 6) != kr_checksum("kairbn", 6));
 }
 
+static void the_registered_pool_is_used_first_and_taken_back(void **state)
+{
+	enum { COUNT = 16 };
+	struct kr_buf *bufs[COUNT], *heap, *again;
+	size_t length, other_length;
+	void *base, *other;
+
+	(void)state;
+	assert_null(kr_buf_new_registered());
+	assert_int_equal(kr_buf_pool_open(COUNT * KR_BLOCK_SIZE, &base, &length), 0);
+	assert_int_equal(length, COUNT * KR_BLOCK_SIZE);
+	assert_int_equal(kr_buf_pool_open(1, &other, &other_length), 0);
+	assert_ptr_equal(base, other);
+	for (size_t i = 0; i < COUNT; i++) {
+		bufs[i] = kr_buf_new(KR_BUF_POOLED_MIN + i);
+		assert_true(kr_buf_is_registered(bufs[i]));
+		assert_int_equal((uintptr_t)bufs[i]->data % 4096, 0);
+		assert_in_range((uintptr_t)bufs[i]->data, (uintptr_t)base, (uintptr_t)base + length - KR_BLOCK_SIZE);
+		memset(bufs[i]->data, (int)i, KR_BLOCK_SIZE);
+	}
+	for (size_t i = 0; i < COUNT; i++)
+		assert_int_equal(bufs[i]->data[KR_BLOCK_SIZE - 1], i);
+	assert_null(kr_buf_new_registered());
+	heap = kr_buf_new(KR_BLOCK_SIZE);
+	assert_false(kr_buf_is_registered(heap));
+	assert_int_equal(kr_buf_bytes_in_use(), (COUNT + 1) * KR_BLOCK_SIZE);
+	kr_buf_put(bufs[3]);
+	again = kr_buf_new_registered();
+	assert_ptr_equal(again, bufs[3]);
+	assert_int_equal(again->length, 0);
+	for (size_t i = 0; i < COUNT; i++)
+		kr_buf_put(bufs[i]);
+	kr_buf_put(heap);
+	heap = kr_buf_new(KR_BUF_POOLED_MIN - 1);
+	assert_false(kr_buf_is_registered(heap));
+	kr_buf_put(heap);
+	assert_int_equal(kr_buf_bytes_in_use(), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_buffer_lives_until_its_last_reference),
 		cmocka_unit_test(every_capacity_can_be_filled),
 		cmocka_unit_test(more_blocks_than_the_pool_keeps_are_fine),
-		cmocka_unit_test(an_impossible_size_is_enomem),
-		cmocka_unit_test(threads_share_the_pool),
+		cmocka_unit_test(an_impossible_size_is_enomem), cmocka_unit_test(threads_share_the_pool),
 		cmocka_unit_test(the_checksum_is_xxh3),
+		cmocka_unit_test(the_registered_pool_is_used_first_and_taken_back), /* it stays open */
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,7 @@ struct answers {
 	uint64_t other_id;
 };
 
+static const char *listen_host = "127.0.0.1";
 static uv_loop_t loop;
 static uv_tcp_t listener;
 static uv_timer_t wake;
@@ -140,7 +141,7 @@ static inline int set_up(void **state)
 	uv_timer_init(&loop, &wake);
 	uv_timer_start(&wake, on_wake, 5, 5);
 	uv_tcp_init(&loop, &listener);
-	uv_ip4_addr("127.0.0.1", 0, &address);
+	uv_ip4_addr(listen_host, 0, &address);
 	uv_tcp_bind(&listener, (const struct sockaddr *)&address, 0);
 	uv_listen((uv_stream_t *)&listener, 16, on_connection);
 	uv_tcp_getsockname(&listener, (struct sockaddr *)&address, &size);
