@@ -133,6 +133,22 @@ static void print_operations(const json_t *status)
 	printf("\n");
 }
 
+static void print_ring(const json_t *status)
+{
+	const json_int_t verbs = kr_number(status, "ring", "verbs");
+
+	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) &&
+		!kr_number(status, "ring", "port"))
+		printf("  RING        no port: other nodes can pull nothing from here (its log tells why)\n");
+	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT,
+		kr_bytes_text(kr_number(status, "ring", "received_bytes")),
+		kr_bytes_text(kr_number(status, "ring", "sent_bytes")), kr_number(status, "ring", "incoming"),
+		kr_number(status, "ring", "outgoing"));
+	if (verbs)
+		printf("; %" JSON_INTEGER_FORMAT " of these by verbs", verbs);
+	printf("\n");
+}
+
 static void print_mount(const json_t *status)
 {
 	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT, kr_text_of(status, "mount_point"),
@@ -151,14 +167,7 @@ static void print_mount(const json_t *status)
 	print_files(status);
 	print_journal(status);
 	print_cache(status);
-	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) &&
-		!kr_number(status, "ring", "port"))
-		printf("  RING        no port: other nodes can pull nothing from here (its log tells why)\n");
-	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT
-	       "\n",
-		kr_bytes_text(kr_number(status, "ring", "received_bytes")),
-		kr_bytes_text(kr_number(status, "ring", "sent_bytes")), kr_number(status, "ring", "incoming"),
-		kr_number(status, "ring", "outgoing"));
+	print_ring(status);
 	printf("  files       %" JSON_INTEGER_FORMAT " open, %" JSON_INTEGER_FORMAT " known to the kernel\n",
 		kr_number(status, "inodes", "open"), kr_number(status, "inodes", "known_to_kernel"));
 	print_operations(status);

@@ -13,6 +13,7 @@
 #include "common/metrics/metrics_server.h"
 #include "common/rpc/seal.h"
 #include "common/base/types.h"
+#include "common/verbs/verbs.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
 
@@ -39,6 +40,9 @@ static const struct kr_option table[] = {
 	{.name = "ring_port", .type = KR_OPTION_STRING, .offset = FIELD(ring_port), .value_name = "PORTS",
 		.help = "TCP port where other nodes reach this mount for file data, for a firewall; of a range LOW-HIGH the first that is free "
 			"(default: one that the kernel chooses)"},
+	{.name = "transport", .type = KR_OPTION_ENUM, .offset = FIELD(transport), .default_text = "auto", .choices = KR_TRANSPORT_CHOICES,
+		.help = "how file data moves on ring connections: auto over RDMA verbs where both ends have them, else over TCP; "
+			"tcp without RDMA; verbs as auto, but no mount without an RDMA device"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
 		.help = "this node's name, which gives its place in ring order (default: the host name)"},
 	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",

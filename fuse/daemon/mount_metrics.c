@@ -81,6 +81,8 @@ static const struct kr_metric metrics[] = {
 	{"kairan_node_ring_connections", GAUGE, .path = "ring.incoming", .label = "direction=incoming",
 		.help = "Ring connections now: incoming from nodes that this one feeds, outgoing to those that feed it."},
 	{"kairan_node_ring_connections", .path = "ring.outgoing", .label = "direction=outgoing"},
+	{"kairan_node_ring_verbs_connections", GAUGE, .path = "ring.verbs",
+		.help = "Of these, the connections whose file data goes over RDMA verbs."},
 	{"kairan_node_open_files", GAUGE, .path = "inodes.open", .help = "Files that programs have open."},
 	{"kairan_node_buffer_bytes", GAUGE, BYTES, .path = "buffer_bytes", .help = "Memory of buffers for file data."},
 	{"process_resident_memory_bytes", GAUGE, BYTES, .path = "process.resident_bytes",

@@ -9,6 +9,7 @@
 #include "common/base/process.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/file/file.h"
+#include "fuse/writeback/chain.h"
 #include "fuse/writeback/flush.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
@@ -95,6 +96,7 @@ static json_t *ring_status(struct kr_mount *mount)
 	json_object_set_new(status, "sent_bytes", number(counters.sent));
 	json_object_set_new(status, "incoming", number(counters.incoming));
 	json_object_set_new(status, "outgoing", number(counters.outgoing));
+	json_object_set_new(status, "verbs", number(counters.verbs));
 	json_object_set_new(status, "in_flight_bytes", number(counters.in_flight));
 	return status;
 }
@@ -173,9 +175,27 @@ static json_t *proof_status(const struct kr_mount_options *options)
 		"munge_uid", (json_int_t)options->munge_uid);
 }
 
+static void add_hop(void *context, const struct kr_conn *conn, bool incoming)
+{
+	json_array_append_new(context,
+		json_pack("{s:s, s:s, s:s, s:I}", "peer", kr_conn_peer(conn), "direction", incoming ? "in" : "out",
+			"transport", kr_conn_transport(conn), "verbs_bytes", (json_int_t)kr_conn_carried_bytes(conn)));
+}
+
+static json_t *hops_status(struct kr_mount *mount)
+{
+	json_t *list = json_array();
+
+	kr_hops_each(mount->hops, add_hop, list);
+	kr_chains_each(mount->chains, add_hop, list);
+	return list;
+}
+
 json_t *kr_mount_status(struct kr_mount *mount)
 {
 	json_t *status = public_status(mount), *flusher = kr_flusher_status(mount->flusher);
+
+	json_object_set_new(json_object_get(status, "ring"), "hops", hops_status(mount));
 
 	json_object_set_new(status, "local", kr_text_json(kr_local_path(mount->local)));
 	json_object_set_new(status, "proof", proof_status(mount->options));

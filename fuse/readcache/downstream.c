@@ -478,6 +478,8 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		on_pull(peer, frame);
 	else if (type == KR_MSG_HAVE && !(frame->header.flags & KR_FRAME_ONEWAY))
 		on_have(peer, frame);
+	else if (type == KR_MSG_HOP_VERBS)
+		kr_verbs_answer(peer->hops->verbs, conn, frame);
 	else
 		on_other(peer, frame);
 }
@@ -564,12 +566,17 @@ void kr_downstream_count(const struct kr_hops *hops, struct kr_hops_counters *co
 {
 	struct peer *peer;
 
-	KR_LIST_FOR_EACH(peer, &hops->incoming, link) {
-		uint64_t received, sent;
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link)
+		kr_hop_count(peer->conn, counters);
+}
 
-		kr_conn_counters(peer->conn, &received, &sent);
-		counters->received += received;
-		counters->sent += sent;
+void kr_downstream_each(const struct kr_hops *hops, kr_hop_each_fn each, void *context)
+{
+	struct peer *peer;
+
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link) {
+		if (peer->greeted)
+			each(context, peer->conn, true);
 	}
 }
 

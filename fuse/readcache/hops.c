@@ -12,7 +12,7 @@
 #include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 
-enum { BACKLOG = 128, TICK_MS = 250 };
+enum { BACKLOG = 128, TICK_MS = 250, POOL = 64 << 20 };
 
 static void on_timer(uv_timer_t *timer)
 {
@@ -34,7 +34,12 @@ static void on_timer(uv_timer_t *timer)
 int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
 {
 	struct kr_hops *hops = kr_xcalloc(1, sizeof(*hops));
+	int err = kr_verbs_new(mount->loop, (enum kr_transport)mount->options->transport, POOL, &hops->verbs);
 
+	if (err) {
+		free(hops);
+		return err;
+	}
 	hops->mount = mount;
 	kr_list_init(&hops->incoming);
 	kr_list_init(&hops->outgoing);
@@ -171,20 +176,32 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 
 /* --- lanes of others -------------------------------------------------------------------------- */
 
+/* During the handshake. */
+struct dial {
+	struct kr_hops *hops;
+	struct kr_conn *conn;
+	bool receives;
+};
+
 static void on_opened(void *context, int err)
 {
-	struct kr_conn *conn = context;
+	struct dial *dial = context;
+	struct kr_conn *conn = dial->conn;
 
+	if (!err && dial->hops->verbs)
+		kr_verbs_ask(dial->hops->verbs, conn, dial->receives);
+	free(dial);
 	if (err == -EKEYREJECTED)
 		kr_log_warn("ring connection to %s: %s", kr_conn_peer(conn), kr_fail_reason());
 	else if (err && err != -ECONNRESET)
 		kr_log_debug("ring connection to %s: %s", kr_conn_peer(conn), kr_fail_reason());
 }
 
-int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
-	void *context, struct kr_conn **ret_conn)
+int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, bool receives,
+	const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
 {
 	const struct sockaddr *address;
+	struct dial *dial;
 	struct sockaddr_storage named = {0};
 	int err = 0;
 
@@ -200,8 +217,22 @@ int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const str
 	err = kr_conn_connect(hops->mount->loop, address, handler, context, ret_conn);
 	if (err < 0)
 		return err;
-	kr_pair_open(*ret_conn, to, &hops->self, on_opened, *ret_conn);
+	dial = kr_xcalloc(1, sizeof(*dial));
+	*dial = (struct dial){.hops = hops, .conn = *ret_conn, .receives = receives};
+	kr_pair_open(*ret_conn, to, &hops->self, on_opened, dial);
 	return 0;
+}
+
+/* --- status ----------------------------------------------------------------------------------- */
+
+void kr_hop_count(const struct kr_conn *conn, struct kr_hops_counters *counters)
+{
+	uint64_t received, sent;
+
+	kr_conn_counters(conn, &received, &sent);
+	counters->received += received;
+	counters->sent += sent;
+	counters->verbs += strcmp(kr_conn_transport(conn), "verbs") == 0;
 }
 
 /* --- the budget ------------------------------------------------------------------------------- */
@@ -238,6 +269,7 @@ void kr_hops_close(struct kr_hops *hops)
 	uv_close((uv_handle_t *)&hops->timer, on_timer_closed);
 	kr_downstream_close_all(hops);
 	kr_upstream_close_all(hops);
+	kr_verbs_close(hops->verbs);
 }
 
 void kr_hops_free(struct kr_hops *hops)
@@ -245,5 +277,6 @@ void kr_hops_free(struct kr_hops *hops)
 	if (!hops)
 		return;
 	kr_table_fini(&hops->by_fid);
+	kr_verbs_free(hops->verbs);
 	free(hops);
 }

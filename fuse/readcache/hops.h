@@ -47,16 +47,21 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 
 /* A connection of the caller's own (a lane) to TO: connects and proves this node's identity; frames may be queued
  * behind it at once. on_closed reports a failure: no connection, this node was refused, or the peer is not the one that
- * the server says.  HANDLER and CONTEXT as kr_conn_connect. */
-int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
-	void *context, struct kr_conn **ret_conn);
+ * the server says.  RECEIVES: file data comes from there, else it goes there; so verbs know who needs buffers.  HANDLER
+ * and CONTEXT as kr_conn_connect. */
+int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, bool receives,
+	const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn);
 
 struct kr_hops_counters {
 	uint64_t received, sent; /* bytes of ring connections, those ended included */
 	uint32_t incoming, outgoing;
+	uint32_t verbs;     /* of these, how many move data by verbs */
 	uint64_t in_flight; /* bytes asked and not yet stored */
 	uint16_t port;      /* that the server has been told; 0: other nodes cannot come */
 };
 void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_counters);
+/* Calls EACH for the connections, but for those that users of kr_hop_dial have made. */
+typedef void (*kr_hop_each_fn)(void *context, const struct kr_conn *conn, bool incoming);
+void kr_hops_each(const struct kr_hops *hops, kr_hop_each_fn each, void *context);
 
 #endif

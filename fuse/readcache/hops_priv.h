@@ -6,6 +6,7 @@
 
 #include "common/base/list.h"
 #include "common/auth/pair_conn.h"
+#include "common/verbs/verbs.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/base/mount.h"
 #include "fuse/readcache/stage_priv.h"
@@ -41,6 +42,7 @@ struct kr_hops {
 	bool timer_open, closing;
 	uint32_t listeners; /* not yet closed */
 
+	struct kr_verbs *verbs; /* NULL: built without */
 	struct kr_pair_caller self;
 	bool identified;
 	bool slow; /* the server takes SLOW */
@@ -81,6 +83,9 @@ void kr_downstream_cancel(struct kr_hops *hops, const struct kr_fid *fid);
 void kr_downstream_close_all(struct kr_hops *hops);
 /* Adds the bytes of the incoming connections. */
 void kr_downstream_count(const struct kr_hops *hops, struct kr_hops_counters *counters);
+void kr_downstream_each(const struct kr_hops *hops, kr_hop_each_fn each, void *context);
+/* hops.c: adds CONN to COUNTERS. */
+void kr_hop_count(const struct kr_conn *conn, struct kr_hops_counters *counters);
 
 /* upstream.c */
 /* A connection to an upstream. */

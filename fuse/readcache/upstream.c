@@ -61,7 +61,7 @@ static struct kr_upstream *make(struct kr_hops *hops, const struct kr_hop_addres
 	hop->id = ++hops->next_id;
 	hop->references = 1; /* the connection's, until on_closed */
 	kr_list_init(&hop->stages);
-	if (kr_hop_dial(hops, to, &handler, hop, &hop->conn) < 0) {
+	if (kr_hop_dial(hops, to, true, &handler, hop, &hop->conn) < 0) {
 		hop->conn = NULL;
 		kr_upstream_put(hop);
 		return NULL;
@@ -159,12 +159,16 @@ void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_c
 		.outgoing = hops->outgoing_count,
 		.in_flight = hops->charged,
 		.port = hops->told};
-	KR_LIST_FOR_EACH(hop, &hops->outgoing, link) {
-		uint64_t received, sent;
-
-		kr_conn_counters(hop->conn, &received, &sent);
-		ret_counters->received += received;
-		ret_counters->sent += sent;
-	}
+	KR_LIST_FOR_EACH(hop, &hops->outgoing, link)
+		kr_hop_count(hop->conn, ret_counters);
 	kr_downstream_count(hops, ret_counters);
+}
+
+void kr_hops_each(const struct kr_hops *hops, kr_hop_each_fn each, void *context)
+{
+	struct kr_upstream *hop;
+
+	KR_LIST_FOR_EACH(hop, &hops->outgoing, link)
+		each(context, hop->conn, false);
+	kr_downstream_each(hops, each, context);
 }

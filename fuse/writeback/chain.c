@@ -67,7 +67,7 @@ static struct kr_chain_lane *new_lane(struct kr_chains *chains, const struct kr_
 	struct kr_chain_lane *lane = kr_xcalloc(1, sizeof(*lane));
 
 	lane->chains = chains;
-	if (kr_hop_dial(chains->mount->hops, to, &handler, lane, &lane->conn) < 0) {
+	if (kr_hop_dial(chains->mount->hops, to, false, &handler, lane, &lane->conn) < 0) {
 		free(lane);
 		return NULL;
 	}
@@ -145,6 +145,14 @@ static void lanes_close_idle(struct kr_chains *chains)
 		chains->idle_lanes--;
 		lane_close(lane, false);
 	}
+}
+
+void kr_chains_each(const struct kr_chains *chains, kr_hop_each_fn each, void *context)
+{
+	const struct kr_chain_lane *lane;
+
+	KR_LIST_FOR_EACH(lane, &chains->lanes, link)
+		each(context, lane->conn, false);
 }
 
 /* --- ends ------------------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
 #include "common/base/extent_map.h"
 #include "common/rpc/msg.h"
 #include "fuse/base/mount.h"
+#include "fuse/readcache/hops.h"
 
 enum {
 	KR_CHAIN_WINDOW = 4 << 20,
@@ -35,6 +36,8 @@ int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains);
 /* Drops all streams and lanes; they are gone when the loop has run. */
 void kr_chains_stop(struct kr_chains *chains);
 void kr_chains_free(struct kr_chains *chains);
+/* Calls EACH for the connections to downstreams, as kr_hops_each. */
+void kr_chains_each(const struct kr_chains *chains, kr_hop_each_fn each, void *context);
 /* The session is another: its early streams and idle lanes are dropped (each running chain by its send). */
 void kr_chains_session_lost(struct kr_chains *chains);
 /* Now and then: drops streams that have waited too long for their ROUND. */

@@ -10,6 +10,7 @@
 #include "common/metrics/metrics_server.h"
 #include "common/rpc/seal.h"
 #include "common/base/util.h"
+#include "common/verbs/verbs.h"
 
 #define FIELD(name) offsetof(struct kr_server_options, name)
 
@@ -31,6 +32,11 @@ static const struct kr_option table[] = {
 		.help = "With keys, what is done for everything behind the handshake: auth nothing, integrity "
 			"against changes by others on the network, privacy also against listeners. Mounts may ask "
 			"for more."},
+	{.name = "transport", .type = KR_OPTION_ENUM, .offset = FIELD(transport), .default_text = "auto",
+		.choices = KR_TRANSPORT_CHOICES,
+		.help = "How file data moves on ring connections: with auto over RDMA verbs where both ends have them, "
+			"else over TCP; with tcp without RDMA; with verbs as with auto, but kairand does not start "
+			"without an RDMA device."},
 	{.name = "insecure", .type = KR_OPTION_BOOL, .offset = FIELD(insecure), .default_text = "false",
 		.help = "Without a key, serve addresses that other machines can reach: whoever reaches them can read "
 			"and write the export as any user."},

@@ -14,6 +14,7 @@ struct kr_server_options {
 	struct kr_strings allow;     /* networks; none: all */
 	char *state;                 /* NULL: see state.h */
 	int security;                /* enum kr_security */
+	int transport;               /* enum kr_transport */
 	int squash;                  /* enum kr_squash */
 	uint64_t anon_uid, anon_gid; /* the anonymous user */
 	bool munge;

@@ -245,6 +245,7 @@ static json_t *whole_status(const struct kr_server *server)
 	json_object_set_new(object, "state_directory", kr_text_json(kr_state_path(server->state)));
 	json_object_set_new(object, "conflicts", kr_conflicts_status(&server->recovery->conflicts, NULL));
 	json_object_set_new(json_object_get(object, "data"), "overlapped_files", kr_data_overlaps(server->data));
+	json_object_set_new(json_object_get(object, "data"), "hops", kr_data_hops(server->data));
 	json_object_set_new(object, "nodes", nodes_status(server, NULL, kr_clock_ns()));
 	return object;
 }

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
+#include "common/verbs/verbs.h"
 #include "server/flush/data_state.h"
+#include "server/flush/hop.h"
 #include "server/export/export.h"
 #include "server/base/options.h"
 
-enum { OVERLAPS_SHOWN = 100 };
+/* POOL: registered with RDMA devices, if there are any; for 128 ring connections that receive. */
+enum { OVERLAPS_SHOWN = 100, POOL = 256 << 20 };
 
 /* --- the whole -------------------------------------------------------------------------------- */
 
@@ -36,6 +39,7 @@ static void session_lost(struct kr_session *session)
 int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 {
 	struct kr_data *data = kr_xcalloc(1, sizeof *data);
+	int err;
 
 	*ret_data = data;
 	data->server = server;
@@ -55,7 +59,9 @@ int kr_data_init(struct kr_server *server, struct kr_data **ret_data)
 	uv_timer_start(&data->tick, on_tick, KR_DATA_TICK_MS, KR_DATA_TICK_MS);
 	server->sessions->hooks.flushes_end = session_lost;
 	kr_fsyncs_register(data);
-	return kr_commit_init(data);
+	err = kr_commit_init(data);
+	return err ? err :
+		     kr_verbs_new(server->loop, (enum kr_transport)server->options->transport, POOL, &data->verbs);
 }
 
 void kr_data_stop(struct kr_data *data)
@@ -79,6 +85,7 @@ void kr_data_fini(struct kr_data *data)
 		return;
 	data->hooks.close_ring(data, 0);
 	data->hooks.end(data);
+	kr_verbs_close(data->verbs);
 	kr_commit_fini(data);
 	while ((link = kr_list_pop(&data->busy)))
 		kr_sfile_put(KR_LIST_ENTRY(link, struct kr_sfile_data, busy)->file);
@@ -95,6 +102,7 @@ void kr_data_free(struct kr_data *data)
 		close(data->syncfs_fd);
 	kr_failed_syncs_close(&data->failed_syncs);
 	kr_applied_fini(&data->applied);
+	kr_verbs_free(data->verbs);
 	free(data);
 }
 
@@ -137,6 +145,19 @@ static size_t count_writing(const struct kr_data *data)
 	for (link = data->writing.head.next; link != &data->writing.head; link = link->next)
 		count++;
 	return count;
+}
+
+json_t *kr_data_hops(const struct kr_data *data)
+{
+	json_t *list = json_array();
+	const struct kr_hop *hop;
+
+	KR_LIST_FOR_EACH(hop, &data->hops, link)
+		json_array_append_new(list,
+			json_pack("{s:I, s:s, s:s, s:I}", "node", (json_int_t)hop->node, "peer",
+				kr_conn_peer(hop->conn), "transport", kr_conn_transport(hop->conn), "verbs_bytes",
+				(json_int_t)kr_conn_carried_bytes(hop->conn)));
+	return list;
 }
 
 json_t *kr_data_status(const struct kr_data *data)

@@ -31,6 +31,8 @@ void kr_data_free(struct kr_data *data);
 void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime);
 /* Rounds, writes (number, mean size), syncs, blocks served: an object for STATUS; owned by the caller. */
 json_t *kr_data_status(const struct kr_data *data);
+/* The ring connections, and what moves their data: an array for STATUS; owned by the caller. */
+json_t *kr_data_hops(const struct kr_data *data);
 /* The first files whose writers wrote the same bytes: an array for STATUS; owned by the caller. */
 json_t *kr_data_overlaps(const struct kr_data *data);
 

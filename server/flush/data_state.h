@@ -22,6 +22,7 @@ enum {
 };
 
 struct kr_hop;
+struct kr_verbs;
 
 /* What the pipelines room does for ring connections and readers. */
 struct kr_pipeline_hooks {
@@ -38,6 +39,7 @@ struct kr_pipeline_hooks {
 struct kr_data {
 	struct kr_pipeline_hooks hooks;
 	struct kr_server *server;
+	struct kr_verbs *verbs; /* NULL: built without */
 	struct kr_pool_share applies, feeds, syncs;
 	uint64_t last_round;
 	uint8_t ring_key[KR_RING_KEY]; /* the server's own, see common/auth/pair.h */

@@ -7,6 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "common/verbs/verbs.h"
 #include "server/flush/data_state.h"
 #include "server/flush/round_stream.h"
 #include "server/session/listen.h"
@@ -40,6 +41,9 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		break;
 	case KR_MSG_STREAM_END:
 		kr_round_stream_end(hop, frame);
+		break;
+	case KR_MSG_HOP_VERBS:
+		kr_verbs_answer(hop->data->verbs, conn, frame);
 		break;
 	default:
 		if (!(frame->header.flags & KR_FRAME_ONEWAY))

@@ -11,6 +11,7 @@
 static inline void start_node(uint32_t number, uint64_t cache_max)
 {
 	static const uint8_t export_id[16] = "export";
+	static const struct kr_mount_options options = {.transport = KR_TRANSPORT_TCP};
 	struct node *node = &world->nodes[number];
 	int fd;
 
@@ -23,6 +24,7 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	}
 	fd = open(node->path, O_RDONLY | O_DIRECTORY);
 	node->mount.loop = &world->loop;
+	node->mount.options = &options;
 	node->mount.rpc = (struct kr_rpc *)(void *)node;
 	atomic_store(&node->mount.fence_at_ns, UINT64_MAX);
 	assert_int_equal(kr_cache_new(fd, export_id, cache_max, &node->mount.cache), 0);

@@ -65,12 +65,12 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 	party->on_closed = closed ? closed : party->on_closed;
 }
 
-int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, const struct kr_conn_handler *handler,
-	void *context, struct kr_conn **ret_conn)
+int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, bool receives,
+	const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
 {
 	struct sockaddr_in address;
 
-	(void)hops;
+	(void)hops, (void)receives;
 	uv_ip4_addr("127.0.0.1", parties[to->node].port, &address);
 	return kr_conn_connect(kr_loop_uv(loop), (struct sockaddr *)&address, handler, context, ret_conn);
 }
