@@ -171,7 +171,8 @@ static ssize_t shim_read(int fd, void *buffer, size_t size, void *userdata)
 
 static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
-	reply_hook(userdata, iov, count);
+	if (reply_hook)
+		reply_hook(userdata, iov, count);
 	return write_reply(fd, iov, count);
 }
 

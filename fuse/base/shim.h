@@ -16,7 +16,7 @@
 /* Any thread: a reply (struct fuse_out_header, then its body) or notification is about to be written.  USERDATA: the
  * session's. */
 typedef void (*kr_shim_reply_fn)(void *userdata, const struct iovec *iov, int count);
-/* After fuse_session_mount, before the first request is read. */
+/* After fuse_session_mount, before the first request is read.  ON_REPLY may be NULL. */
 int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply);
 /* In the INIT handler. */
 void kr_shim_init(struct fuse_conn_info *conn);

@@ -22,26 +22,15 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
-#include "fuse/ops/access_log.h"
-#include "fuse/ops/batch.h"
 #include "fuse/base/cpus.h"
-#include "fuse/names/kernel_attrs.h"
 #include "fuse/daemon/mountpoint.h"
-#include "fuse/ops/op.h"
 #include "fuse/base/options.h"
 
-/* The kernel has at most BACKGROUND requests out for its pages; further ones wait in the kernel.  Requests that fill
- * pages may wait for other nodes.  Those nodes may wait for requests that write pages back, and these for a place
- * behind the former.  Two nodes show this if each reads ahead in 300 files into which the other has stored, at once.
- * They stand still for ever with 256, and not with 1024.  Sequential and parallel reads are as fast with either.
- *
- * The price is memory: the daemon keeps a copy of a write's bytes while the request waits (for room in the journal, for
- * a lease).  So one program with asynchronous direct writes can make the daemon hold 1 GiB.  A program with 1,024
- * threads can do so with ordinary writes. */
-enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
+enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10 };
 
 struct kr_kernel {
 	struct kr_mount *mount;
+	const struct kr_kernel_side *side;
 	struct fuse_session *fuse;
 	bool mounted, stopped, device_known;
 	unsigned dev_major, dev_minor;
@@ -55,73 +44,6 @@ struct kr_kernel {
 };
 
 extern char **environ;
-
-/* --- the INIT handshake ----------------------------------------------------------------------- */
-
-static void on_init(void *userdata, struct fuse_conn_info *conn)
-{
-	kr_kernel_attrs_allow(userdata, conn->proto_minor);
-	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  Readdirplus: see
-	 * op_dir.c. */
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
-		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_IOCTL_DIR);
-	/* The server applies the umask, because it knows default ACLs.  The node invalidates pages exactly (recall.c).
-	 */
-	conn->want |= conn->capable &
-		(FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
-			FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
-	static_assert((int)KR_BATCH_MAX <= (int)MAX_TRANSFER, "a batch is one request");
-	conn->max_write = MAX_TRANSFER;
-	conn->max_readahead = MAX_TRANSFER;
-	conn->max_background = BACKGROUND;
-	conn->time_gran = 1;
-	kr_shim_init(conn);
-}
-
-static const struct fuse_lowlevel_ops operations = {
-	.init = on_init,
-	.lookup = kr_op_lookup,
-	.forget = kr_op_forget,
-	.forget_multi = kr_op_forget_multi,
-	.getattr = kr_op_getattr,
-	.setattr = kr_op_setattr,
-	.readlink = kr_op_readlink,
-	.mknod = kr_op_mknod,
-	.mkdir = kr_op_mkdir,
-	.unlink = kr_op_unlink,
-	.rmdir = kr_op_rmdir,
-	.symlink = kr_op_symlink,
-	.rename = kr_op_rename,
-	.link = kr_op_link,
-	.open = kr_op_open,
-	.create = kr_op_create,
-	.read = kr_op_read,
-	.write = kr_op_write,
-	.flush = kr_op_flush,
-	.release = kr_op_release,
-	.fsync = kr_op_fsync,
-	.getlk = kr_op_getlk,
-	.setlk = kr_op_setlk,
-	.flock = kr_op_flock,
-	.opendir = kr_op_opendir,
-	.readdir = kr_op_readdir,
-	.releasedir = kr_op_releasedir,
-	.fsyncdir = kr_op_fsyncdir,
-	.statfs = kr_op_statfs,
-	.setxattr = kr_op_setxattr,
-	.getxattr = kr_op_getxattr,
-	.listxattr = kr_op_listxattr,
-	.removexattr = kr_op_removexattr,
-	.access = kr_op_access,
-	.ioctl = kr_op_ioctl,
-	.fallocate = kr_op_fallocate,
-	.lseek = kr_op_lseek,
-	.copy_file_range = kr_op_copy_file_range,
-#ifdef KR_FUSE_TMPFILE
-	.tmpfile = kr_op_tmpfile,
-#endif
-};
 
 /* --- mounting --------------------------------------------------------------------------------- */
 
@@ -177,24 +99,18 @@ static int find_device(struct kr_kernel *kernel)
 			 0;
 }
 
-static void on_reply(void *userdata, const struct iovec *iov, int count)
-{
-	const struct kr_mount *mount = userdata;
-
-	kr_access_answers(mount->access_log, iov, count);
-}
-
-int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
+int kr_kernel_new(struct kr_mount *mount, const struct kr_kernel_side *side, struct kr_kernel **ret_kernel)
 {
 	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	int err = session_arguments(mount->options, &args);
 
 	kernel->mount = mount;
+	kernel->side = side;
 	pthread_mutex_init(&kernel->lock, NULL);
 	pthread_cond_init(&kernel->changed, NULL);
 	if (err == 0)
-		kernel->fuse = fuse_session_new(&args, &operations, sizeof(operations), mount);
+		kernel->fuse = fuse_session_new(&args, side->operations, sizeof(*side->operations), mount);
 	fuse_opt_free_args(&args);
 	if (!kernel->fuse)
 		err = kr_fail(-EINVAL, "libfuse refuses the options (its message is above)");
@@ -204,7 +120,7 @@ int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel)
 	else
 		kernel->mounted = true;
 	if (err == 0)
-		err = kr_shim_install(kernel->fuse, on_reply);
+		err = kr_shim_install(kernel->fuse, side->replies);
 	if (err == 0)
 		err = find_device(kernel);
 	if (err == 0) {
@@ -243,10 +159,11 @@ static void *work(void *context)
 			continue;
 		if (length <= 0)
 			break;
-		kr_op_received(buffer.mem);
-		kr_access_arrived(kernel->mount->access_log, buffer.mem);
+		if (kernel->side->arrived)
+			kernel->side->arrived(kernel->mount, buffer.mem);
 		fuse_session_process_buf(kernel->fuse, &buffer);
-		kr_op_served(kernel->mount);
+		if (kernel->side->served)
+			kernel->side->served(kernel->mount);
 	}
 	free(buffer.mem);
 	pthread_mutex_lock(&kernel->lock);

@@ -7,11 +7,21 @@
 #include <stdbool.h>
 
 #include "fuse/base/mount.h"
+#include "fuse/base/shim.h"
 
 struct kr_kernel;
 
+/* What answers the requests.  All get the mount; `arrived` and `served` run in the worker, before and after the
+ * operation, and may be NULL, as may `replies`. */
+struct kr_kernel_side {
+	const struct fuse_lowlevel_ops *operations;
+	void (*arrived)(struct kr_mount *mount, const void *message);
+	void (*served)(struct kr_mount *mount);
+	kr_shim_reply_fn replies;
+};
+
 /* Mounts: from now on the kernel queues requests, so kr_kernel_start has to follow. Reason in kr_fail_reason. */
-int kr_kernel_new(struct kr_mount *mount, struct kr_kernel **ret_kernel);
+int kr_kernel_new(struct kr_mount *mount, const struct kr_kernel_side *side, struct kr_kernel **ret_kernel);
 struct fuse_session *kr_kernel_fuse(const struct kr_kernel *kernel);
 /* Starts the workers. */
 int kr_kernel_start(struct kr_kernel *kernel);

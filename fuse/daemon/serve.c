@@ -36,6 +36,7 @@
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/daemon/kernel.h"
+#include "fuse/daemon/operations.h"
 #include "fuse/base/counters.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/file/locks.h"
@@ -432,7 +433,7 @@ static void make_metrics(void *context)
 static int make_mount(struct kr_serve *serve)
 {
 	struct kr_mount *mount = &serve->mount;
-	int err = kr_kernel_new(mount, &serve->kernel);
+	int err = kr_kernel_new(mount, &kr_cluster_operations, &serve->kernel);
 
 	if (err == 0) {
 		mount->fuse = kr_kernel_fuse(serve->kernel);
