@@ -149,6 +149,26 @@ static void print_ring(const json_t *status)
 	printf("\n");
 }
 
+/* A mount without a server. */
+static void print_view(const json_t *status)
+{
+	const char *passes = kr_text_of(json_object_get(status, "view"), "passthrough");
+	json_int_t size = kr_number(status, "view", "size_bytes");
+
+	printf("  view        of this node alone; ");
+	if (size)
+		printf("%s of", kr_bytes_text(kr_number(status, "view", "used_bytes")));
+	printf("%s%s", size ? " " : "no limit", size ? kr_bytes_text(size) : "");
+	printf(", %" JSON_INTEGER_FORMAT " files, %" JSON_INTEGER_FORMAT " open, %" JSON_INTEGER_FORMAT
+	       " known to the kernel\n",
+		kr_number(status, "view", "files"), kr_number(status, "view", "open"),
+		kr_number(status, "view", "known_to_kernel"));
+	printf("  disk        %s\n",
+		strcmp(passes, "all") == 0           ? "the kernel reads and writes it without the daemon" :
+			strcmp(passes, "reads") == 0 ? "the kernel reads it without the daemon, which counts writes" :
+						       "the daemon reads and writes it");
+}
+
 static void print_mount(const json_t *status)
 {
 	printf("%s: %s, node %s, process %" JSON_INTEGER_FORMAT, kr_text_of(status, "mount_point"),
@@ -162,6 +182,10 @@ static void print_mount(const json_t *status)
 		       "process goes on until no program has a "
 		       "file of it open, flushes, and ends; kill %" JSON_INTEGER_FORMAT " ends it\n",
 			json_integer_value(json_object_get(status, "pid")));
+	if (json_object_get(status, "view")) {
+		print_view(status);
+		return;
+	}
 	print_server_line(status);
 	print_backlog(status);
 	print_files(status);

@@ -56,6 +56,10 @@ static void ask_mount(const struct kr_mounted *mounted, void *context)
 		note_trouble(top);
 		return;
 	}
+	if (json_object_get(status, "view")) { /* nothing moves there that the daemon sees */
+		json_decref(status);
+		return;
+	}
 	printable = kr_printable(status);
 	json_array_append_new(top->now, printable);
 	json_decref(status);

@@ -122,8 +122,11 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		printf("the daemon of %s is gone\n", mounted->path);
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
-	printf("what is not on the server stays in the journal, and the next mount with the same local directory "
-	       "sends it\n");
+	if (strstr(mounted->source, ":/"))
+		printf("what is not on the server stays in the journal, and the next mount with the same local directory "
+		       "sends it\n");
+	else
+		printf("the next mount with the same local directory removes what this one held\n");
 	if (!end_connection(mounted) && unmount(mounted->path, true) < 0)
 		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))

@@ -65,6 +65,8 @@ struct kr_options {
 	/* Gets `-o KEY[=VALUE]` that the table lacks (VALUE NULL without '='): 0 taken, -ENOENT unknown. NULL: all
 	 * unknown. */
 	int (*other)(void *values, const char *key, const char *value);
+	/* Hears of each option of the table that the command line sets; NULL: nobody does. */
+	void (*given)(void *values, const struct kr_option *option);
 };
 
 /* The daemons' default file, and the sections that it may have. */

@@ -37,6 +37,14 @@ static bool is_config(const char *item)
 	return strncmp(item, "config=", strlen("config=")) == 0;
 }
 
+static int set_given(
+	const struct kr_options *set, const struct kr_option *option, const char *text, const char *where, void *values)
+{
+	if (set->given)
+		set->given(values, option);
+	return kr_option_set(option, text, where, values);
+}
+
 static int set_item(const struct kr_options *set, char *item, void *values)
 {
 	char *value = strchr(item, '='), where[128];
@@ -49,7 +57,7 @@ static int set_item(const struct kr_options *set, char *item, void *values)
 	if (!option && !value && strncmp(item, "no", 2) == 0)
 		positive = kr_option_find(set, item + 2, length - 2);
 	if (positive && positive->type == KR_OPTION_BOOL)
-		return kr_option_set(positive, "false", where, values);
+		return set_given(set, positive, "false", where, values);
 	if (!option) {
 		int err = -ENOENT;
 
@@ -61,7 +69,7 @@ static int set_item(const struct kr_options *set, char *item, void *values)
 	}
 	if (!value && option->type != KR_OPTION_BOOL)
 		return kr_fail(-EINVAL, "%s: needs a value, as in %s=...", where, option->name);
-	return kr_option_set(option, value ? value + 1 : "true", where, values);
+	return set_given(set, option, value ? value + 1 : "true", where, values);
 }
 
 /* Cuts the first item off *LIST in place, turning "\," into ",". NULL at the end. */
@@ -123,7 +131,7 @@ static int set_option(struct walk *walk, const struct kr_option *option, const c
 		err = take_value(walk, where, &value);
 	if (err || !walk->values)
 		return err;
-	return kr_option_set(option, value ? value : "true", where, walk->values);
+	return set_given(walk->set, option, value ? value : "true", where, walk->values);
 }
 
 /* The file that LIST names, as the only thing that counts in the first walk. */
@@ -190,7 +198,7 @@ static int take_long(struct walk *walk, char *argument)
 	if (!option && !value && strncmp(argument, "no-", 3) == 0) {
 		option = kr_option_find(walk->set, argument + 3, length - 3);
 		if (option && option->type == KR_OPTION_BOOL)
-			return walk->values ? kr_option_set(option, "false", where, walk->values) : 0;
+			return walk->values ? set_given(walk->set, option, "false", where, walk->values) : 0;
 		option = NULL;
 	}
 	if (!option)

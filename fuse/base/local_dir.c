@@ -32,6 +32,7 @@ struct kr_local {
 	uint8_t node_id[ID_BYTES], export_id[ID_BYTES];
 	bool bound; /* export_id is set */
 	bool made;  /* by this start */
+	bool view;  /* locked, and a view's: nothing stays of it */
 	uint64_t incarnation;
 };
 
@@ -60,8 +61,8 @@ static int default_path(const struct kr_mount_options *options, struct kr_local 
 	int err;
 
 	if (asprintf(&parent, "/var/tmp/kairan-%u", (unsigned)geteuid()) < 0 ||
-		asprintf(&key, "%s:%u:/%s %s", options->server.host, options->server.port, options->subdir,
-			options->mount_point) < 0)
+		asprintf(&key, "%s:%u:/%s %s", options->view == KR_VIEW_NODE ? "none" : options->server.host,
+			options->server.port, options->subdir, options->mount_point) < 0)
 		return -ENOMEM;
 	err = make_private(parent);
 	if (err < 0)
@@ -197,8 +198,7 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 		nanosleep(&pause, NULL);
 	}
 	if (fstat(local->lock_fd, &stat) < 0 || stat.st_nlink == 0)
-		return kr_fail(-EBUSY, "local directory %s has just been removed by a mount that failed; try again",
-			local->path);
+		return -ESTALE; /* removed by the mount that had it */
 	return stat.st_size > 0 && ftruncate(local->lock_fd, 0) < 0 ?
 		kr_fail_errno(-errno, "cannot write %s/lock", local->path) :
 		0;
@@ -312,7 +312,18 @@ static int make_journal(struct kr_local *local)
 	return 0;
 }
 
-int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_local)
+/* A view's directory holds nothing that counts, unlike that of another mount, whose journal may. */
+static int check_no_journal(const struct kr_local *local)
+{
+	if (faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
+		return 0;
+	return kr_fail(-EINVAL,
+		"local directory %s is that of a mount of a server's export, and may hold unflushed bytes: name another "
+		"with -o local=DIR",
+		local->path);
+}
+
+static int open_once(const struct kr_mount_options *options, struct kr_local **ret_local)
 {
 	struct kr_local *local = kr_xcalloc(1, sizeof(*local));
 	char host[256] = "localhost";
@@ -333,14 +344,30 @@ int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_
 		err = check_ours(local);
 	if (err == 0)
 		err = take_lock(local, options->drain_timeout);
-	if (err == 0)
+	if (err == 0 && options->view == KR_VIEW_NODE) {
+		err = check_no_journal(local);
+		local->view = err == 0;
+	} else if (err == 0) {
 		err = make_journal(local);
-	if (err == 0)
-		err = load_identity(local, options);
+		if (err == 0)
+			err = load_identity(local, options);
+	}
+	if (err == -ESTALE)
+		local->made = false; /* what is there now may be another mount's */
 	if (err < 0)
 		kr_local_free(local);
 	else
 		*ret_local = local;
+	return err;
+}
+
+int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_local)
+{
+	int err;
+
+	do
+		err = open_once(options, ret_local);
+	while (err == -ESTALE); /* each time another mount has ended */
 	return err;
 }
 
@@ -363,6 +390,7 @@ static void remove_again(const struct kr_local *local)
 	if (local->fd >= 0) {
 		unlinkat(local->fd, "identity", 0);
 		unlinkat(local->fd, "journal", AT_REMOVEDIR);
+		unlinkat(local->fd, "log", 0);
 		unlinkat(local->fd, "lock", 0);
 	}
 	rmdir(local->path);
@@ -372,7 +400,7 @@ void kr_local_free(struct kr_local *local)
 {
 	if (!local)
 		return;
-	if (local->made && !local->bound)
+	if (local->view || (local->made && !local->bound))
 		remove_again(local);
 	if (local->lock_fd >= 0)
 		close(local->lock_fd);

@@ -5,6 +5,7 @@
  *   identity   JSON: node_id (made once, 16 bytes in hex), incarnation (counts the starts), export_id, source.
  *              Replaced as a whole; overwritten in place on a full disk.
  *   journal/ cache/ control log
+ *   view/      instead of identity, journal and cache: what a mount with view=node holds (fuse/view)
  *
  * Mode 0700, owned by the daemon's user.  Main thread; read-only after kr_local_bind.
  */
@@ -24,7 +25,8 @@ int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_
 int kr_local_bind(struct kr_local *local, const uint8_t export_id[16]);
 /* The mount has ended, and the daemon flushes the rest: a new mount may now wait for that. */
 void kr_local_leaving(struct kr_local *local);
-/* Unlocks.  If kr_local_open has made the directory, and it was never bound, removes it. */
+/* Unlocks.  If kr_local_open has made the directory, and it was never bound, removes it.  A view's directory goes with
+ * all that the mount has made in it, unless something else is left there. */
 void kr_local_free(struct kr_local *local);
 
 const char *kr_local_path(const struct kr_local *local);

@@ -33,6 +33,7 @@ struct kr_notifier;
 struct kr_control;
 struct kr_unmount_watch;
 struct kr_metrics_server;
+struct kr_view;
 struct kr_locks;
 struct kr_batches;
 struct kr_prefetches;
@@ -75,6 +76,8 @@ struct kr_mount {
 	struct kr_control *control;
 	struct kr_unmount_watch *unmount_watch;
 	struct kr_metrics_server *metrics; /* NULL: not asked for */
+	/* With view=node: this, options, local, the loop, fuse, control and unmount_watch are all parts; else NULL. */
+	struct kr_view *view;
 
 	/* Fencing by the node's own clock (fence.h).  After this moment (kr_clock_ns) the server may have given the
 	 * node's leases away.  So the node serves nothing from caches and leases, and ops wait.  Each answered PING of

@@ -1,6 +1,7 @@
 /* See options.h.  Here are the table, and the words of mount(8) and libfuse that may stand in -o. */
 #include "fuse/base/options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +18,19 @@
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
 
-enum { NODE_NAME_MAX = 64 };
+enum { NODE_NAME_MAX = 64, NODE_SIZE_MIN = 1 << 20 };
 
 #define FIELD(name) offsetof(struct kr_mount_options, name)
 
 /* clang-format off */
 static const struct kr_option table[] = {
+	{.name = "view", .type = KR_OPTION_ENUM, .offset = FIELD(view), .default_text = "cache", .choices = "cache|node",
+		.help = "cache: the server's export, cached here; node: an empty file system on this node's disk, which no server knows "
+			"and which is gone when it is unmounted"},
+	{.name = "size", .type = KR_OPTION_SIZE, .offset = FIELD(size), .default_text = "0",
+		.help = "limit of what a view=node may hold; 0: what the disk holds"},
 	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
-		.help = "directory on a local disk for journal and cache (default: /var/tmp/kairan-UID/..., by source and mount point)"},
+		.help = "directory on a local disk for journal and cache, or for what a view=node holds (default: /var/tmp/kairan-UID/..., by source and mount point)"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
 		.help = "key to prove to the server, made by kairan key; read again for each connection"},
 	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge),
@@ -118,6 +124,14 @@ static void pass_on(struct kr_mount_options *options, const char *key, const cha
 	options->fuse_options = joined;
 }
 
+static void note_given(void *values, const struct kr_option *option)
+{
+	struct kr_mount_options *options = values;
+
+	static_assert(KR_ARRAY_SIZE(table) <= 64, "a bit for each");
+	options->given |= UINT64_C(1) << (option - table);
+}
+
 static int take_other(void *values, const char *key, const char *value)
 {
 	struct kr_mount_options *options = values;
@@ -148,15 +162,19 @@ static int take_other(void *values, const char *key, const char *value)
 
 static const struct kr_options set = {
 	.program = "kairanfs",
-	.usage = "HOST[:PORT]:/[SUBDIR] MOUNTPOINT [-f] [-o OPTION[,OPTION...]]",
+	.usage = "HOST[:PORT]:/[SUBDIR] | none MOUNTPOINT [-f] [-o OPTION[,OPTION...]]",
 	.about =
-		"Mounts a directory that kairand exports. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
+		"Mounts a directory that kairand exports, or, as none with -o view=node, one of this node alone. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
 	.section = "mount",
 	.default_file = KR_OPTIONS_FILE,
 	.options = table,
 	.count = KR_ARRAY_SIZE(table),
 	.other = take_other,
+	.given = note_given,
 };
+
+/* What can be said of a mount that has no server. */
+static const char *const of_node[] = {"view", "size", "local", "threads", "cpus", "nonempty", "foreground", "debug"};
 
 static int parse_source(const char *source, struct kr_mount_options *options)
 {
@@ -165,7 +183,8 @@ static int parse_source(const char *source, struct kr_mount_options *options)
 	int err;
 
 	if (!path)
-		return kr_fail(-EINVAL, "%s: what to mount is written HOST[:PORT]:/[SUBDIR]", source);
+		return kr_fail(
+			-EINVAL, "%s: what to mount is written HOST[:PORT]:/[SUBDIR], or none with view=node", source);
 	err = kr_endpoint_parse(host, KR_DEFAULT_PORT, false, &options->server);
 	if (err < 0)
 		return err;
@@ -219,6 +238,37 @@ static bool is_node_name(const char *name)
 	return length >= 1 && length <= NODE_NAME_MAX;
 }
 
+/* The file's options are those of mounts of a server, and do not count here. */
+static int check_node(struct kr_mount_options *options, const char *source)
+{
+	for (size_t i = 0; i < KR_ARRAY_SIZE(table); i++)
+		if (options->given >> i & 1 && !among(of_node, KR_ARRAY_SIZE(of_node), table[i].name))
+			return kr_fail(-EINVAL, "%s: not with view=node, which has no server", table[i].name);
+	if (strcmp(source, "none") != 0)
+		return kr_fail(-EINVAL, "%s: a view=node is mounted from no server: write none", source);
+	if (options->size && options->size < NODE_SIZE_MIN)
+		return kr_fail(-EINVAL, "size: at least 1M");
+	if (options->no_default_permissions)
+		return kr_fail(-EINVAL, "no_default_permissions: not with view=node, where the kernel checks them");
+	if (geteuid() != 0 && (options->allow_other || options->allow_root))
+		return kr_fail(-EINVAL,
+			"allow_other, allow_root: not with an ordinary user's view=node, whose files are all "
+			"that user's");
+	options->source = kr_xstrdup(source);
+	options->subdir = kr_xstrdup("");
+	return 0;
+}
+
+static int check_source(struct kr_mount_options *options, const char *source)
+{
+	if (options->view == KR_VIEW_NODE)
+		return check_node(options, source);
+	if (options->size)
+		return kr_fail(-EINVAL,
+			"size: the limit of a view=node (journal_max and cache_max are those of other mounts)");
+	return parse_source(source, options);
+}
+
 static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
 {
 	int err;
@@ -229,14 +279,14 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 				arguments->positional_count < 2 ? "no mount point is given" :
 								  "too many arguments",
 			set.usage);
-	err = parse_source(arguments->positional[0], options);
+	err = check_source(options, arguments->positional[0]);
 	if (err < 0)
 		return err;
 	options->mount_point = kr_xstrdup(arguments->positional[1]);
 	if (options->kernels_words && !options->remount)
 		return kr_fail(-EINVAL,
 			"user_id, group_id and the like are the kernel's to say, not options (see kairanfs --help)");
-	if (options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
+	if (options->view == KR_VIEW_CACHE && options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
 		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)",
 			kr_security_name((enum kr_security)options->security));
 	if (options->munge && !kr_munge_is_built())

@@ -9,6 +9,7 @@
 #include "common/rpc/resolve.h"
 
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
+enum kr_view_kind { KR_VIEW_CACHE, KR_VIEW_NODE };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
 
 /* Ports LOW to HIGH; 0 to 0: the kernel chooses. */
@@ -18,17 +19,20 @@ struct kr_port_range {
 
 struct kr_mount_options {
 	/* From the arguments. */
-	char *source;      /* HOST[:PORT]:/[SUBDIR] as given */
+	char *source;      /* HOST[:PORT]:/[SUBDIR] as given; "none" with view=node */
 	char *subdir;      /* without a leading '/'; "" for the export itself */
 	char *mount_point; /* absolute */
 	struct kr_endpoint server;
 	char *fuse_options; /* for libfuse and the kernel, joined by commas; NULL for none */
 	bool read_only, noatime, strictatime, allow_other, allow_root, default_permissions, no_default_permissions;
 	bool remount;       /* change an existing mount */
+	uint64_t given;     /* bits: the options of the table that the command line has set */
 	bool kernels_words; /* words that stand in -o of a remount only */
 
 	/* From the table (units: bytes, milliseconds). */
-	char *local; /* NULL: the default place */
+	int view;      /* enum kr_view_kind */
+	uint64_t size; /* of view=node; 0: no limit */
+	char *local;   /* NULL: the default place */
 	char *key;
 	bool munge;
 	char *munge_socket;              /* NULL: munged's usual place */

@@ -5,6 +5,8 @@
  * libfuse before 3.15 writes replies that lack these bits of the kernel's interface:
  *   INIT           fuse_init_out.flags |= FUSE_PARALLEL_DIROPS | FUSE_INIT_EXT
  *                  fuse_init_out.flags2 |= FUSE_DIRECT_IO_ALLOW_MMAP
+ *                  and if they are wanted (kr_shim_want_passthrough): flags |= FUSE_HANDLE_KILLPRIV_V2,
+ *                  flags2 |= FUSE_PASSTHROUGH, max_stack_depth = 1
  *   OPEN, CREATE   fuse_open_out.open_flags |= FOPEN_PARALLEL_DIRECT_WRITES.
  * So the first read shows the INIT request and the kernel's offer, and the writer patches replies.  The thread that
  * calls fuse_reply_open also writes the reply to OPEN, so a thread-local mark says which reply to patch.
@@ -26,15 +28,27 @@
 
 #define KR_INIT_PARALLEL_DIROPS (UINT32_C(1) << 18)
 #define KR_INIT_EXT (UINT32_C(1) << 30)
+#define KR_INIT_HANDLE_KILLPRIV_V2 (UINT32_C(1) << 28)
 #define KR_INIT2_DIRECT_IO_ALLOW_MMAP (UINT32_C(1) << 4)
+#define KR_INIT2_PASSTHROUGH (UINT32_C(1) << 5)
 #define KR_FOPEN_PARALLEL_DIRECT_WRITES (UINT32_C(1) << 6)
 
-static atomic_bool direct_io_mmap;
+static atomic_bool direct_io_mmap, passthrough_wanted, passthrough;
 static kr_shim_reply_fn reply_hook;
 
 bool kr_shim_direct_io_mmap(void)
 {
 	return atomic_load(&direct_io_mmap);
+}
+
+void kr_shim_want_passthrough(void)
+{
+	atomic_store(&passthrough_wanted, true);
+}
+
+bool kr_shim_passthrough(void)
+{
+	return atomic_load(&passthrough);
 }
 
 #ifdef KR_FUSE_SHIM
@@ -50,6 +64,7 @@ enum {
 	OUT_HEADER = 16,
 	INIT_OUT_FLAGS = 12,
 	INIT_OUT_FLAGS2 = 32,
+	INIT_OUT_STACK_DEPTH = 36,
 	INIT_OUT_SIZE = 64,
 	OPEN_OUT_FLAGS = 8,
 	OPEN_OUT_SIZE = 16,
@@ -97,6 +112,23 @@ static bool answers_init(const struct iovec *iov, int count)
 	return unique == init.unique;
 }
 
+static void patch_init(uint8_t *body)
+{
+	uint32_t flags = init.flags & KR_INIT_PARALLEL_DIROPS, flags2 = 0;
+
+	if (!KR_FAULT("shim.old_kernel"))
+		flags2 |= init.flags2 & KR_INIT2_DIRECT_IO_ALLOW_MMAP;
+	if (atomic_load(&passthrough_wanted) && !KR_FAULT("shim.old_kernel")) {
+		flags |= init.flags & KR_INIT_HANDLE_KILLPRIV_V2;
+		flags2 |= init.flags2 & KR_INIT2_PASSTHROUGH;
+	}
+	or32(body, INIT_OUT_FLAGS, flags | (flags2 ? KR_INIT_EXT : 0));
+	or32(body, INIT_OUT_FLAGS2, flags2);
+	or32(body, INIT_OUT_STACK_DEPTH, flags2 & KR_INIT2_PASSTHROUGH ? 1 : 0);
+	atomic_store(&direct_io_mmap, flags2 & KR_INIT2_DIRECT_IO_ALLOW_MMAP);
+	atomic_store(&passthrough, flags2 & KR_INIT2_PASSTHROUGH);
+}
+
 static ssize_t write_reply(int fd, struct iovec *iov, int count)
 {
 	uint8_t body[256];
@@ -109,12 +141,7 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count)
 	if (patch_open) {
 		or32(body, length - OPEN_OUT_SIZE + OPEN_OUT_FLAGS, KR_FOPEN_PARALLEL_DIRECT_WRITES);
 	} else {
-		or32(body, INIT_OUT_FLAGS, init.flags & KR_INIT_PARALLEL_DIROPS);
-		if (init.flags2 & KR_INIT2_DIRECT_IO_ALLOW_MMAP && !KR_FAULT("shim.old_kernel")) {
-			or32(body, INIT_OUT_FLAGS, KR_INIT_EXT);
-			or32(body, INIT_OUT_FLAGS2, KR_INIT2_DIRECT_IO_ALLOW_MMAP);
-			atomic_store(&direct_io_mmap, true);
-		}
+		patch_init(body);
 		init.unique = 0;
 	}
 	patched[0] = iov[0];
@@ -151,6 +178,12 @@ void kr_shim_init(struct fuse_conn_info *conn)
 	conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
 	if (!KR_FAULT("shim.old_kernel") && fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
 		atomic_store(&direct_io_mmap, true);
+#ifdef FUSE_CAP_PASSTHROUGH
+	if (atomic_load(&passthrough_wanted) && !KR_FAULT("shim.old_kernel")) {
+		fuse_set_feature_flag(conn, FUSE_CAP_HANDLE_KILLPRIV_V2);
+		atomic_store(&passthrough, fuse_set_feature_flag(conn, FUSE_CAP_PASSTHROUGH));
+	}
+#endif
 }
 
 static void mark(bool parallel)

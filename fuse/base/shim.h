@@ -1,5 +1,5 @@
 /* FUSE features that the kernel has and an old libfuse does not pass on.  They are mmap on direct_io handles, parallel
- * direct writes, and parallel directory operations.  With a libfuse that knows them this is a thin wrapper.
+ * direct writes, parallel directory operations, and passthrough.  With a libfuse that knows them this is a thin wrapper.
  *
  * All of libfuse's replies pass the shim, which shows them to a hook.
  */
@@ -28,6 +28,11 @@ int kr_shim_reply_create(
 /* Makes the kernel take SIZE (> 0) as the file's least size, without giving it any bytes.  May wait for a page's lock.
  * 0 or -errno (-ENOENT: the kernel does not know the file any more). */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size);
+/* Before the first request: asks for passthrough and, where the kernel has it, to clear set-id bits itself no more at
+ * writes, truncation and chown (FUSE_HANDLE_KILLPRIV_V2): the daemon's file system does.  Passthrough is there then if
+ * kr_shim_passthrough says so, after INIT (Linux 6.9 and later). */
+void kr_shim_want_passthrough(void);
+bool kr_shim_passthrough(void);
 /* Whether a shared mapping of a direct_io handle works on this kernel (known after INIT). */
 bool kr_shim_direct_io_mmap(void);
 

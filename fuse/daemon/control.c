@@ -61,6 +61,8 @@ static int flush(struct kr_mount *mount, const char *argument)
 {
 	struct kr_file *file;
 
+	if (mount->view) /* there is no server */
+		return 0;
 	if (!*argument) {
 		kr_flusher_ask_all(mount->flusher, KR_FLUSH_COMMAND);
 		return 0;
@@ -73,9 +75,9 @@ static int flush(struct kr_mount *mount, const char *argument)
 
 static int discard(struct kr_mount *mount, const char *argument)
 {
-	struct kr_file *file = kr_flusher_find(mount->flusher, argument);
+	struct kr_file *file = mount->view ? NULL : kr_flusher_find(mount->flusher, argument);
 
-	if (*argument == 0) {
+	if (*argument == 0 && !mount->view) {
 		kr_log_warn("discarding what was damaged in the journal, by command");
 		kr_flusher_discard_damage(mount->flusher);
 		return 0;
@@ -181,8 +183,8 @@ static void on_log_tick(uv_timer_t *timer)
 static void serve_log(struct client *client, uint64_t id, const char *filter)
 {
 	uv_timer_t *timer = &client->control->log_timer;
-	int err = client->reader ? -EBUSY :
-				   kr_access_reader_new(client->control->mount->access_log, filter, &client->reader);
+	struct kr_access_log *log = client->control->mount->access_log;
+	int err = client->reader ? -EBUSY : log ? kr_access_reader_new(log, filter, &client->reader) : -EOPNOTSUPP;
 
 	if (err < 0) {
 		kr_conn_reply(client->conn, KR_MSG_STATUS, id, 0, err, NULL, NULL, 0);

@@ -33,6 +33,7 @@
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/base/options.h"
 #include "fuse/daemon/serve.h"
+#include "fuse/daemon/serve_view.h"
 
 enum { PROBE_SECONDS = 30 };
 
@@ -88,7 +89,7 @@ static bool on_ready(void *context)
 }
 
 /* A journal below a kairan mount waits for the mount whose bytes it holds, or for another that waits for this one. */
-static int check_place(const struct kr_local *local)
+static int check_place(const struct kr_local *local, bool is_view)
 {
 	char type[KR_PLACE_TYPE];
 	enum kr_place_kind kind = kr_place_of(kr_local_fd(local), type);
@@ -97,7 +98,7 @@ static int check_place(const struct kr_local *local)
 		return kr_fail(-EINVAL,
 			"local directory %s lies on a mount of kairanfs: name one on a local disk with -o local=DIR",
 			kr_local_path(local));
-	if (kind == KR_PLACE_MEMORY)
+	if (kind == KR_PLACE_MEMORY && !is_view)
 		kr_log_warn("local directory %s lies in memory (%s): what is not on the server yet is lost when this "
 			    "machine stops; -o local=DIR names one on a disk",
 			kr_local_path(local), type);
@@ -106,11 +107,14 @@ static int check_place(const struct kr_local *local)
 
 static int run(struct child *child)
 {
+	bool is_view = child->options->view == KR_VIEW_NODE;
 	int result = kr_local_open(child->options, &child->local);
 
 	if (result == 0)
-		result = check_place(child->local);
-	if (result == 0)
+		result = check_place(child->local, is_view);
+	if (result == 0 && is_view)
+		result = kr_serve_view(child->options, child->local, on_ready, child);
+	else if (result == 0)
 		result = kr_serve(child->options, child->local, on_ready, child);
 	if (result < 0 && child->parent >= 0) {
 		char message[600];
@@ -121,8 +125,9 @@ static int run(struct child *child)
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
 	} else if (child->mounted) {
 		kr_log_info("the mount on %s has ended; %s", child->options->mount_point,
-			result == 0 ? "the server has all of it on its disk" :
-				      "its journal keeps the rest for the next mount");
+			is_view             ? "what it held is removed" :
+				result == 0 ? "the server has all of it on its disk" :
+					      "its journal keeps the rest for the next mount");
 	}
 	kr_local_free(child->local);
 	return result < 0 ? 1 : result;

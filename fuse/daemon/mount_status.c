@@ -20,6 +20,7 @@
 #include "fuse/names/kernel_names.h"
 #include "fuse/ops/op.h"
 #include "fuse/base/options.h"
+#include "fuse/view/view.h"
 #include "fuse/session/rpc.h"
 #include "fuse/session/session.h"
 
@@ -153,10 +154,22 @@ json_t *kr_mount_figures(struct kr_mount *mount)
 	return figures;
 }
 
+/* Of a mount without a server. */
+static json_t *view_figures(struct kr_mount *mount)
+{
+	json_t *figures = json_object();
+
+	json_object_set_new(figures, "kind", json_string("mount"));
+	json_object_set_new(figures, "version", json_string(KR_VERSION));
+	json_object_set_new(figures, "view", kr_view_status(mount->view));
+	json_object_set_new(figures, "process", kr_process_status());
+	return figures;
+}
+
 /* The figures, and what everybody can see of a mount. */
 static json_t *public_status(struct kr_mount *mount)
 {
-	json_t *status = kr_mount_figures(mount);
+	json_t *status = mount->view ? view_figures(mount) : kr_mount_figures(mount);
 
 	json_object_set_new(status, "source", kr_text_json(mount->options->source));
 	json_object_set_new(status, "mount_point", kr_text_json(mount->options->mount_point));
@@ -193,11 +206,13 @@ static json_t *hops_status(struct kr_mount *mount)
 
 json_t *kr_mount_status(struct kr_mount *mount)
 {
-	json_t *status = public_status(mount), *flusher = kr_flusher_status(mount->flusher);
-
-	json_object_set_new(json_object_get(status, "ring"), "hops", hops_status(mount));
+	json_t *status = public_status(mount), *flusher;
 
 	json_object_set_new(status, "local", kr_text_json(kr_local_path(mount->local)));
+	if (mount->view)
+		return status;
+	json_object_set_new(json_object_get(status, "ring"), "hops", hops_status(mount));
+	flusher = kr_flusher_status(mount->flusher);
 	json_object_set_new(status, "proof", proof_status(mount->options));
 	json_object_update(status, flusher); /* files, damage, conflicts */
 	json_decref(flusher);
@@ -208,6 +223,8 @@ json_t *kr_mount_status_for(struct kr_mount *mount, uint32_t uid)
 {
 	json_t *status = public_status(mount);
 
+	if (mount->view)
+		return status;
 	json_object_set_new(json_object_get(status, "journal"), "refused", json_string("")); /* a file's name */
 	json_object_set_new(status, "user", number(uid));
 	json_object_set_new(status, "files", kr_flusher_files_of(mount->flusher, uid));

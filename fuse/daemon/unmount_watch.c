@@ -45,9 +45,9 @@ static void on_say(uv_timer_t *timer)
 		return;
 	kr_log_warn(
 		"%s is no longer mounted here, but in use: programs have files of it open, or another mount namespace "
-		"holds it (grep -l ' %u:%u ' /proc/[0-9]*/mountinfo tells by which processes); all is flushed at once "
-		"from now on; this process ends when nothing uses it any more, or by SIGTERM",
-		watch->mount->options->mount_point, watch->dev_major, watch->dev_minor);
+		"holds it (grep -l ' %u:%u ' /proc/[0-9]*/mountinfo tells by which processes); %sthis process ends when nothing uses it any more, or by SIGTERM",
+		watch->mount->options->mount_point, watch->dev_major, watch->dev_minor,
+		watch->mount->flusher ? "all is flushed at once from now on; " : "");
 }
 
 static void on_change(uv_poll_t *poll, int status, int events)
@@ -64,7 +64,8 @@ static void on_change(uv_poll_t *poll, int status, int events)
 		uv_timer_stop(&watch->say);
 		return;
 	}
-	kr_flusher_ask_all(watch->mount->flusher, KR_FLUSH_COMMAND);
+	if (watch->mount->flusher)
+		kr_flusher_ask_all(watch->mount->flusher, KR_FLUSH_COMMAND);
 	uv_timer_start(&watch->say, on_say, SAY_MS, 0);
 }
 

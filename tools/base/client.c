@@ -235,9 +235,8 @@ static int ask_mount(const struct kr_mounted *mounted, const char *what, const c
 		return 0;
 	reason = kr_xstrdup(kr_fail_reason());
 	if ((err == -ECONNREFUSED || err == -ENOENT) && !kr_daemon_runs(pid))
-		return kr_fail(-ENOTCONN,
-			"%s: its daemon is gone; fusermount3 -uz %s, then mount again: the journal is replayed",
-			mounted->path, mounted->path);
+		return kr_fail(-ENOTCONN, "%s: its daemon is gone; fusermount3 -uz %s, then mount again%s",
+			mounted->path, mounted->path, strstr(mounted->source, ":/") ? ": the journal is replayed" : "");
 	if ((err == -EACCES || err == -EPERM) && strcmp(what, "status") == 0 &&
 		kr_control_users_socket(mounted, users) == 0)
 		return ask_as_user(mounted, users, ret_status);

@@ -19,6 +19,8 @@ static bool mount_is_healthy(const json_t *status)
 	const json_t *file;
 	size_t i;
 
+	if (json_object_get(status, "view")) /* it has no server, and nothing to bring there */
+		return true;
 	json_array_foreach(json_object_get(status, "files"), i, file)
 	{
 		if (json_is_true(json_object_get(file, "late")))

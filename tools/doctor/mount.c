@@ -286,6 +286,23 @@ static void check_health(struct kr_findings *findings, const struct kr_mounted *
 			"something waits, was refused or is damaged: kairan status %s", mounted->path);
 }
 
+/* A mount of view=node has no server. */
+static void check_view(struct kr_findings *findings, const json_t *status)
+{
+	const char *path = kr_text_of(status, "local");
+	json_int_t left = kr_number(status, "view", "size_bytes") - kr_number(status, "view", "used_bytes");
+	KR_AUTO_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	struct statvfs facts;
+
+	kr_findings_add(findings, KR_FINDING_OK, "daemon", NULL, "it answers");
+	if (fd < 0 || fstatvfs(fd, &facts) < 0)
+		return; /* as another user than root */
+	if ((json_int_t)(facts.f_bavail * facts.f_frsize) < left)
+		kr_findings_add(findings, KR_FINDING_WARNING, "room", "free space there, or lower size",
+			"%s are free below %s, and the view may still grow by %s: the disk is full before that",
+			kr_bytes_text((json_int_t)(facts.f_bavail * facts.f_frsize)), path, kr_bytes_text(left));
+}
+
 /* The server's part of HOST[:PORT]:/[SUBDIR], as from here with the mount's own credentials. */
 static void check_server(struct kr_findings *findings, const struct kr_mounted *mounted, const json_t *status,
 	const struct kr_tool_proof *proof)
@@ -316,7 +333,7 @@ void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *moun
 			findings, KR_FINDING_PROBLEM, "daemon", "do what the message says", "%s", kr_fail_reason());
 		return;
 	}
-	if (json_object_get(status, "user")) {
+	if (json_object_get(status, "user") && !json_object_get(status, "view")) {
 		kr_findings_add(findings, KR_FINDING_WARNING, "daemon", "run kairan doctor as that user, or as root",
 			"not looked at but for the mount itself: only root and who has mounted it may know its local "
 			"directory and its key");
@@ -330,6 +347,11 @@ void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *moun
 	proof.munge = json_is_true(json_object_get(own, "munge"));
 	proof.munge_socket = *kr_text_of(own, "munge_socket") ? kr_text_of(own, "munge_socket") : NULL;
 	proof.munge_uid = (uint32_t)json_integer_value(json_object_get(own, "munge_uid"));
+	if (json_object_get(status, "view")) {
+		check_view(findings, status);
+		json_decref(status);
+		return;
+	}
 	check_health(findings, mounted, status);
 	check_local(findings, status);
 	check_credentials(findings, &proof);

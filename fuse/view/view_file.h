@@ -1,0 +1,20 @@
+/* Open files of a view. */
+#ifndef KR_FUSE_VIEW_FILE_H
+#define KR_FUSE_VIEW_FILE_H
+
+#include "fuse/view/view_priv.h"
+
+struct kr_view_file {
+	struct kr_view_inode *inode; /* got */
+	int fd;
+	bool writes; /* it may be written to */
+	bool whole;  /* its inode is charged as a whole for it */
+	bool maps;   /* stores into a mapping may change the file past the daemon and the kernel's attributes */
+};
+
+static inline struct kr_view_file *kr_view_file(const struct fuse_file_info *fi)
+{
+	return (struct kr_view_file *)(uintptr_t)fi->fh;
+}
+
+#endif

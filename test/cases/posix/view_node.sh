@@ -1,0 +1,171 @@
+# A file system of the node alone (-o view=node): as a local disk, in each way to do its I/O; its limit; its end, also by kill -9; two side by side.
+# tags: sanitizer faults
+# timeout: 300
+. "$TOP/test/lib.sh"
+cluster 1
+M=$(mnt 1) LOCAL=$WORK/node1/view
+rmdir "$WORK/node1/local"
+M2=$WORK/node1/mnt2 && mkdir "$M2"
+
+# view MOUNTPOINT LOCAL [OPTION,...]: in the background, so that its pid is known.
+view() {
+	nsenter -t "${KEEPER[node1]}" -n -u -m -- ${LIMITED:-} "$B/fuse/kairanfs" none "$1" -f -o "view=node,local=$2${3:+,$3}" </dev/null >>"$WORK/node1/log" 2>&1 &
+	DAEMON[$1]=$!
+	until_ok 30 "mount on $1" on node1 grep -q " $1 fuse.kairanfs" /proc/mounts || { tail -5 "$WORK/node1/log" >&2; fail "no mount on $1"; }
+}
+# ended MOUNTPOINT LOCAL: unmounted; its daemon ends well, and nothing of it is left on the disk.
+ended() {
+	kairan 1 umount "$1" || fail "kairan umount $1: $?"
+	wait "${DAEMON[$1]}" || fail "the daemon of $1: exit status $?"
+	[ ! -e "$2" ] || fail "left on the disk: $(find "$2" | head -5)"
+}
+field() { kairan 1 status --json "$1" | python3 -c "import json, sys; print(json.load(sys.stdin)['view']['$2'])"; }
+
+note "as a local disk"
+mkdir "$WORK/reference"
+timeout -s KILL $((100 * SLOW)) python3 "$TOP/test/programs/survey.py" "$WORK/reference" >"$WORK/expected" 2>&1
+[ "$(wc -l <"$WORK/expected")" -gt 150 ] && ! grep -q Traceback "$WORK/expected" || fail "the survey: $(tail -5 "$WORK/expected")"
+# alike WAY: not alike are temporary files without a name (libfuse 3.14 has none).
+alike() {
+	local without='^O_TMPFILE|^linked|^read: b.temporary|^O_EXCL cannot|^ended by Operation not supported'
+	on node1 mkdir "$M/survey" "$M/random" && mkdir "$WORK/random-$1"
+	on node1 timeout -s KILL $((100 * SLOW)) python3 "$TOP/test/programs/survey.py" "$M/survey" >"$WORK/got" 2>&1
+	diff <(grep -vE "$without" "$WORK/expected") <(grep -vE "$without" "$WORK/got") >"$WORK/diff" ||
+		fail "$1: a local disk (<) and the view (>): $(head -20 "$WORK/diff")"
+	# Without the right to keep set-user-ID bits at writes: here they go at root's, too.
+	on node1 setpriv --bounding-set=-fsetid python3 "$TOP/test/programs/differential.py" --seed "${DIFFERENTIAL_SEED:-$RANDOM}" --ops 2000 "$WORK/random-$1" "$M/random" || fail "$1: differential"
+}
+view "$M" "$LOCAL"
+ways=$(field "$M" passthrough)
+alike unlimited
+ended "$M" "$LOCAL"
+view "$M" "$LOCAL" size=1T
+alike counted
+ended "$M" "$LOCAL"
+old=
+if grep -q KR_FAULT "$B/fuse/kairanfs"; then
+	old=nothing
+	KR_FAULT=shim.old_kernel:eio view "$M" "$LOCAL" size=1T
+	alike old
+	on node1 python3 "$TOP/test/programs/mappings.py" "$M" "$M" || fail "mappings"
+	[ "$(field "$M" passthrough)" = nothing ] || fail "passthrough on an old kernel"
+	ended "$M" "$LOCAL"
+fi
+
+note "the limit"
+view "$M" "$LOCAL" size=32M
+[ "$(field "$M" size_bytes)" = $((32 << 20)) ] || fail "size_bytes"
+on node1 sh -c "echo x >$M/x; cat $M/x; rm $M/x" # the first open tells
+on node1 python3 "$TOP/test/programs/view_limit.py" "$M" "$(field "$M" passthrough)" || fail "the limit"
+ended "$M" "$LOCAL"
+if [ "$old" ]; then
+	KR_FAULT=shim.old_kernel:eio view "$M" "$LOCAL" size=32M
+	on node1 python3 "$TOP/test/programs/view_limit.py" "$M" nothing || fail "the limit on an old kernel"
+	ended "$M" "$LOCAL"
+fi
+note "without a limit the kernel passes $ways through"
+
+note "two side by side"
+view "$M" "$LOCAL" size=16M
+view "$M2" "$LOCAL.2" size=16M
+on node1 dd if=/dev/zero of="$M/full" bs=1M 2>/dev/null && fail "no limit"
+[ "$(on node1 stat -c %s "$M/full")" = $((16 << 20)) ] || fail "the limit was not used up"
+[ -z "$(on node1 ls -A "$M2")" ] || fail "one sees the other's files"
+on node1 dd if=/dev/zero of="$M2/mine" bs=1M count=15 2>/dev/null || fail "one fills the other"
+[ "$(du -s --block-size=1M "$LOCAL" | cut -f1)" -le 17 ] || fail "more on the disk than the limit"
+mkdir "$WORK/other"
+"$B/fuse/kairanfs" none "$WORK/other" -o "view=node,local=$LOCAL" 2>"$WORK/said" && fail "two mounts with one local directory"
+grep -q "is in use by another mount" "$WORK/said" || fail "$(cat "$WORK/said")"
+
+note "few descriptors, many files, deep and closed directories, an unmount under a program"
+ended "$M2" "$LOCAL.2"
+
+LIMITED="prlimit --nofile=160" view "$M2" "$LOCAL.2"
+on node1 python3 - "$M2" <<'P' || fail "many files"
+import os, sys
+os.chdir(sys.argv[1])
+for directory in range(20):
+    os.makedirs("d%d/e" % directory)
+    for number in range(150):
+        with open("d%d/e/%d" % (directory, number), "w") as file:
+            file.write("%d %d" % (directory, number))
+held = [os.open("d%d/e/%d" % (k, k), os.O_RDWR) for k in range(20)]
+os.rename("d0", "moved")
+os.rename("moved/e", "d1/f")
+for k in range(20):
+    os.unlink("%s/%d" % ("d1/f" if k == 0 else "d%d/e" % k, k))
+    assert os.pread(held[k], 100, 0) == b"%d %d" % (k, k)
+for k in range(2, 20):
+    os.link("d%d/e/100" % k, "link%d" % k)
+    os.unlink("d%d/e/100" % k)
+    os.stat("link%d" % k)
+for directory in range(20):
+    for number in range(150):
+        where = "d1/f" if directory == 0 else "d%d/e" % directory
+        if number not in (directory, 100):
+            with open("%s/%d" % (where, number)) as file:
+                assert file.read() == "%d %d" % (directory, number)
+for k in range(2, 20):
+    with open("link%d" % k) as file:
+        assert file.read() == "%d 100" % k
+for level in range(1200):
+    os.mkdir("deep")
+    os.chdir("deep")
+open("bottom", "w").close()
+os.chmod("bottom", 0)
+for fd in held:
+    os.close(fd)
+P
+nsenter -t "${KEEPER[node1]}" -m -- sh -c "exec 3>$M2/held; echo held >&3; exec sleep 1000" &
+holder=$!
+until_ok 5 "a program" on node1 grep -q held "$M2/held" || fail "no program"
+kairan 1 umount "$M2" 2>/dev/null && fail "unmounted under a program"
+kairan 1 umount --force "$M2" >/dev/null
+until_ok 20 "its daemon's end" gone "${DAEMON[$M2]}" || fail "the daemon goes on"
+[ ! -e "$LOCAL.2" ] || fail "left on the disk: $(find "$LOCAL.2" | head -5)"
+kill $holder 2>/dev/null
+
+note "kill -9"
+kill -KILL "${DAEMON[$M]}"
+wait "${DAEMON[$M]}" 2>/dev/null
+[ -e "$LOCAL/view/full" ] || fail "a killed daemon has removed files"
+kairan 1 umount "$M" >"$WORK/said"
+[ $? = 1 ] && grep -q "the next mount with the same local directory removes" "$WORK/said" || fail "umount of a dead mount: $(cat "$WORK/said")"
+view "$M" "$LOCAL" size=16M
+[ -z "$(on node1 ls -A "$M")" ] || fail "a former mount's files are there"
+on node1 dd if=/dev/zero of="$M/full" bs=1M count=15 2>/dev/null || fail "a former mount's files count"
+kill -TERM "${DAEMON[$M]}"
+wait "${DAEMON[$M]}" || fail "SIGTERM: exit status $?"
+[ ! -e "$LOCAL" ] || fail "left on the disk after SIGTERM: $(find "$LOCAL" | head -5)"
+
+note "an ordinary user"
+mkdir "$WORK/user" "$WORK/user/mnt" && chown -R 1234:1234 "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
+as() { on node1 setpriv --reuid 1234 --regid 1234 --clear-groups "$@"; }
+if as "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,local=$WORK/user/local,size=16M" 2>"$WORK/said"; then
+	as sh -c "cd $WORK/user/mnt && mkdir -p a/b/c && echo mine >a/b/c/file && chmod 0 a/b && cp /bin/true . && ./true && ls -l" >/dev/null || fail "a user's view"
+	as dd if=/dev/zero of="$WORK/user/mnt/full" bs=1M 2>/dev/null && fail "no limit for a user"
+	as env XDG_RUNTIME_DIR= "$B/tools/kairan" umount "$WORK/user/mnt" || fail "a user's umount"
+	[ ! -e "$WORK/user/local" ] || fail "left of a user's: $(find "$WORK/user/local" | head -5)"
+	as "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,allow_other" 2>"$WORK/said" && fail "allow_other for a user"
+	grep -q "allow_other" "$WORK/said" || fail "$(cat "$WORK/said")"
+else
+	note "left out: $(cat "$WORK/said")"
+fi
+
+note "what makes no sense"
+refused() { # EXPRESSION ARGUMENT...
+	local expected=$1
+	shift
+	on node1 "$B/fuse/kairanfs" "$@" 2>"$WORK/said" && fail "accepted: $*"
+	grep -qE "$expected" "$WORK/said" || fail "$*: $(cat "$WORK/said")"
+}
+refused 'close: not with view=node' none "$M" -o view=node,close=async
+refused 'key: not with view=node' none "$M" --key=/x -o view=node
+refused 'write none' fs1:/ "$M" -o view=node
+refused 'none: what to mount' none "$M"
+refused '"job" is none of cache.node' none "$M" -o view=job
+refused 'size: the limit of a view=node' fs1:/ "$M" -o size=1G
+refused 'size: at least 1M' none "$M" -o view=node,size=4K
+mkdir -p "$WORK/node1/used" && chmod 700 "$WORK/node1/used" && touch "$WORK/node1/used/identity"
+refused "may hold unflushed bytes" none "$M" -o "view=node,local=$WORK/node1/used"
+check_logs || fail "the logs"
