@@ -147,6 +147,50 @@ job prologue 3 || fail "prologue after the daemon's death"
 [ "$(on node1 cat "$M/second")" = second ] || fail "what the second job wrote"
 job epilogue 2 && job epilogue 3 || fail "epilogue"
 ! is_mounted || fail "still mounted after the last job"
+note "scratch of jobs"
+cat >>"$WORK/job.conf" <<C
+NODE_MOUNTPOINT=$WORK/node1/scratch
+NODE_LOCAL=$WORK/node1/disk
+NODE_SIZE_MAX=32M
+C
+# asks ID COMMENT: the prologue of a job of user 1.
+asks() { on node1 env SLURM_JOB_COMMENT="$2" SLURM_JOB_USER=daemon KAIRAN_JOB_CONF="$WORK/job.conf" KAIRAN_JOBS="$WORK/jobs" SLURM_JOB_ID="$1" "$PREFIX/share/kairan/job-prologue" 2>"$WORK/said" || fail "prologue: $(cat "$WORK/said")"; }
+tells() { on node1 env KAIRAN_JOB_CONF="$WORK/job.conf" SLURM_JOB_ID="$1" "$PREFIX/share/kairan/job-task-prologue"; }
+scratch() { echo "$WORK/node1/scratch/$1"; }
+nothing_left() { [ ! -e "$(scratch "$1")" ] && [ ! -e "$WORK/node1/disk/$1" ] || fail "left of job $1: $(find "$(scratch "$1")" "$WORK/node1/disk/$1" 2>&1)"; }
+asks 11 "my simulation"
+[ -z "$(tells 11)" ] && [ ! -e "$(scratch 11)" ] || fail "scratch for a job that asks for none"
+asks 12 "my simulation,kairan-node=16M"
+asks 13 "kairan-node=999999T"
+grep -q "has 32M" "$WORK/said" || fail "more than the most: $(cat "$WORK/said")"
+for comment in 'kairan-node=$(touch /tmp/x)M' kairan-node=1 kairan-node=0M kairan-node=99999999999999999999T kairan-node=-1G; do
+	asks 14 "$comment"
+	[ -z "$(tells 14)" ] || fail "scratch for $comment"
+done
+[ "$(tells 12)" = "export KAIRAN_NODE=$(scratch 12)" ] || fail "KAIRAN_NODE: $(tells 12)"
+[ "$(on node1 stat -c '%U %a' "$(scratch 12)")" = "daemon 700" ] || fail "whose scratch: $(on node1 stat -c '%U %a' "$(scratch 12)")"
+[ "$(on node1 df --output=size -B1M "$(scratch 12)" | tail -1)" -eq 16 ] && [ "$(on node1 df --output=size -B1M "$(scratch 13)" | tail -1)" -eq 32 ] || fail "sizes"
+as_daemon() { on node1 setpriv --reuid daemon --regid daemon --clear-groups "$@"; }
+as_daemon sh -c "echo hers >$(scratch 12)/file" || fail "the user cannot write"
+[ -z "$(on node1 ls -A "$(scratch 13)")" ] || fail "a job sees another's scratch"
+job epilogue 11 && job epilogue 12 && job epilogue 14 || fail "epilogue"
+nothing_left 12
+note "a process of the job is left, and its daemon is killed"
+as_daemon sh -c "cd $(scratch 13) && echo \$\$ >$WORK/shell13 2>/dev/null; exec sleep 600" &
+until_ok 10 "the process" on node1 sh -c "ls -l /proc/[0-9]*/cwd 2>/dev/null | grep -q '$(scratch 13)'" || fail "no process"
+job epilogue 13 2>"$WORK/said" || fail "epilogue: $(cat "$WORK/said")"
+nothing_left 13
+kill $! 2>/dev/null
+asks 15 kairan-node=16M
+on node1 sh -c "echo left >$(scratch 15)/file"
+kill -KILL "$(on node1 pgrep -f "kairanfs none $(scratch 15)")" || fail "no daemon"
+job epilogue 15 >"$WORK/said" 2>&1 || fail "epilogue after the daemon's death: $(cat "$WORK/said")"
+nothing_left 15
+mkdir -p "$WORK/node1/disk/7/view/deep" && : >"$WORK/node1/disk/7/view/deep/file" # the node was reset under job 7
+asks 16 kairan-node=16M
+nothing_left 7
+job epilogue 16 || fail "epilogue"
+[ -z "$(ls -A "$WORK/node1/disk" "$WORK/node1/scratch" | grep -v :)" ] || fail "left: $(find "$WORK/node1/disk" "$WORK/node1/scratch")"
 note "somebody's shell is left on the mount"
 job prologue 3 || fail "prologue"
 on node1 sh -c "echo \$\$ >'$WORK/shell'; cd '$M' && echo third >third && exec sleep 600" &
