@@ -117,6 +117,7 @@ static bool is_dead(const struct kr_mounted *mounted, int pid)
 static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead)
 {
 	json_t *status = NULL;
+	int err = 0;
 
 	if (dead)
 		printf("the daemon of %s is gone\n", mounted->path);
@@ -127,7 +128,9 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		       "sends it\n");
 	else
 		printf("the next mount with the same local directory removes what this one held\n");
-	if (!end_connection(mounted) && unmount(mounted->path, true) < 0)
+	if (!end_connection(mounted))
+		err = unmount(mounted->path, true);
+	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
 		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,

@@ -15,7 +15,7 @@
 void kr_view_capabilities(void);
 /* The calling thread makes files as the program of REQ, until kr_as_daemon. */
 void kr_as_caller(fuse_req_t req);
-/* The calling thread may keep a set-group-ID bit, until kr_as_daemon. */
+/* The calling thread may keep set-user-ID and set-group-ID bits, until kr_as_daemon. */
 void kr_as_owner(void);
 void kr_as_daemon(void);
 

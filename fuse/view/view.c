@@ -17,6 +17,7 @@
 #include "fuse/base/shim.h"
 #include "fuse/view/as_caller.h"
 #include "fuse/view/tree.h"
+#include "fuse/view/view_file.h"
 #include "fuse/view/view_priv.h"
 
 enum { MAX_TRANSFER = 1 << 20, BACKGROUND = 256, DESCRIPTORS_MAX = 16384, SPACE_TRIES = 20 };
@@ -147,6 +148,8 @@ int kr_view_new(struct kr_mount *mount, struct kr_view **ret_view)
 
 	kr_view_capabilities();
 	*view = (struct kr_view){.mount = mount, .local = kr_local_fd(mount->local), .root = -1};
+	kr_list_init(&view->files);
+	kr_list_init(&view->dirs);
 	view->space.limit = mount->options->size;
 	view->passthrough = view->space.limit ? KR_VIEW_PASS_READS : KR_VIEW_PASS_ALL;
 	err = open_directory(view, kr_local_path(mount->local));
@@ -163,6 +166,8 @@ void kr_view_free(struct kr_view *view)
 {
 	if (!view)
 		return;
+	kr_view_files_end(view);
+	kr_view_dirs_end(view);
 	kr_view_inodes_free(view->inodes);
 	if (view->root >= 0)
 		close(view->root);

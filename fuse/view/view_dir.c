@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "fuse/view/view_file.h"
+
 struct dir {
+	struct kr_link link; /* in kr_view.dirs */
 	pthread_mutex_t lock;
 	DIR *stream;
 	off_t offset;         /* of the next entry that readdir brings */
@@ -34,8 +37,17 @@ static int open_stream(int inode_fd, DIR **ret_stream)
 	return err;
 }
 
-static void free_dir(struct dir *dir)
+static void add_dir(struct kr_view *view, struct dir *dir)
 {
+	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
+	kr_list_append(&view->dirs, &dir->link);
+}
+
+static void free_dir(struct kr_view *view, struct dir *dir)
+{
+	pthread_mutex_lock(kr_view_inodes_lock(view->inodes));
+	kr_list_remove(&dir->link);
+	pthread_mutex_unlock(kr_view_inodes_lock(view->inodes));
 	closedir(dir->stream);
 	pthread_mutex_destroy(&dir->lock);
 	free(dir);
@@ -60,9 +72,18 @@ void kr_view_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	dir = kr_xcalloc(1, sizeof(*dir));
 	dir->stream = stream;
 	pthread_mutex_init(&dir->lock, NULL);
+	add_dir(view, dir);
 	fi->fh = (uint64_t)(uintptr_t)dir;
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		free_dir(dir);
+		free_dir(view, dir);
+}
+
+void kr_view_dirs_end(struct kr_view *view)
+{
+	struct dir *dir, *after;
+
+	KR_LIST_FOR_EACH_SAFE(dir, after, &view->dirs, link)
+		free_dir(view, dir);
 }
 
 static void seek(struct dir *dir, off_t offset)
@@ -127,7 +148,7 @@ void kr_view_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 void kr_view_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	free_dir(dir_of(fi));
+	free_dir(kr_view_of(req), dir_of(fi));
 	fuse_reply_err(req, 0);
 }
 

@@ -110,6 +110,7 @@ static int begin(struct kr_view *view, struct kr_view_inode *inode, int fd, int 
 	if (err == 0) {
 		inode->opens++;
 		view->opens++;
+		kr_list_append(&view->files, &file->link);
 		inode->busy++; /* the file's */
 		*ret_flags = open_flags(view, inode, file);
 		*ret_file = file;
@@ -146,6 +147,7 @@ static void end(struct kr_view *view, struct kr_view_file *file)
 	pthread_mutex_lock(kr_view_inodes_lock(view->inodes));
 	inode->wholes -= file->whole;
 	view->opens--;
+	kr_list_remove(&file->link);
 	if (--inode->opens == 0) {
 		inode->mode = KR_VIEW_CLOSED;
 		backing = inode->backing;
@@ -158,6 +160,14 @@ static void end(struct kr_view *view, struct kr_view_file *file)
 		kr_passthrough_forget(view->mount->fuse, backing);
 	kr_view_inode_put(view->inodes, inode);
 	free(file);
+}
+
+void kr_view_files_end(struct kr_view *view)
+{
+	struct kr_view_file *file, *after;
+
+	KR_LIST_FOR_EACH_SAFE(file, after, &view->files, link)
+		end(view, file);
 }
 
 /* The kernel gives the daemon offsets, also for O_APPEND, and buffers that O_DIRECT does not like. */
@@ -390,9 +400,16 @@ void kr_view_write(
 	struct kr_view_file *file = kr_view_file(fi);
 	uint64_t reserved;
 	int64_t fits = reserve(view, file->inode, file->fd, (uint64_t)offset, size, false, &reserved);
-	ssize_t written = fits < 0 ? (ssize_t)fits : write_all(file->fd, bytes, (size_t)fits, offset);
+	ssize_t written = (ssize_t)fits;
 
 	(void)ino;
+	if (fits >= 0) {
+		if (fi->writepage) /* a page of a mapping: such stores leave set-user-ID bits alone */
+			kr_as_owner();
+		written = write_all(file->fd, bytes, (size_t)fits, offset);
+		if (fi->writepage)
+			kr_as_daemon();
+	}
 	if (fits >= 0)
 		settle_change(view, file->inode, file->fd, reserved);
 	if (written < 0)

@@ -24,10 +24,11 @@ struct kr_view {
 	struct kr_mount *mount;
 	int local, root; /* descriptors; root: of LOCAL/view */
 	struct kr_view_inodes *inodes;
-	struct kr_space space;   /* the inodes' lock guards it, and the next */
-	uint64_t opens;          /* files that programs have open */
-	_Atomic int passthrough; /* enum kr_view_passthrough */
-	bool passthrough_tried;  /* the kernel has said whether it can; the lock, too */
+	struct kr_space space;      /* the inodes' lock guards it, and the next */
+	struct kr_list files, dirs; /* open ones */
+	uint64_t opens;             /* files */
+	_Atomic int passthrough;    /* enum kr_view_passthrough */
+	bool passthrough_tried;     /* the kernel has said whether it can; the lock, too */
 };
 
 static inline struct kr_view *kr_view_of(fuse_req_t req)

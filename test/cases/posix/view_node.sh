@@ -121,6 +121,7 @@ holder=$!
 until_ok 5 "a program" on node1 grep -q held "$M2/held" || fail "no program"
 kairan 1 umount "$M2" 2>/dev/null && fail "unmounted under a program"
 kairan 1 umount --force "$M2" >/dev/null
+[ $? = 1 ] || fail "forced umount: exit status $?"
 until_ok 20 "its daemon's end" gone "${DAEMON[$M2]}" || fail "the daemon goes on"
 [ ! -e "$LOCAL.2" ] || fail "left on the disk: $(find "$LOCAL.2" | head -5)"
 kill $holder 2>/dev/null
@@ -139,13 +140,16 @@ wait "${DAEMON[$M]}" || fail "SIGTERM: exit status $?"
 [ ! -e "$LOCAL" ] || fail "left on the disk after SIGTERM: $(find "$LOCAL" | head -5)"
 
 note "an ordinary user"
-mkdir "$WORK/user" "$WORK/user/mnt" && chown -R 1234:1234 "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
-as() { on node1 setpriv --reuid 1234 --regid 1234 --clear-groups "$@"; }
-if as "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,local=$WORK/user/local,size=16M" 2>"$WORK/said"; then
+mkdir "$WORK/user" "$WORK/user/mnt" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
+mknod -m 666 "$WORK/fuse" c 10 229 && on node1 mount --bind "$WORK/fuse" /dev/fuse || fail "no /dev/fuse for all"
+as() { on node1 setpriv --reuid daemon --regid daemon --clear-groups "$@"; }
+mkdir "$WORK/user/run" && chown daemon: "$WORK/user/run"
+if as env XDG_RUNTIME_DIR="$WORK/user/run" "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,local=$WORK/user/local,size=16M" 2>"$WORK/said"; then
 	as sh -c "cd $WORK/user/mnt && mkdir -p a/b/c && echo mine >a/b/c/file && chmod 0 a/b && cp /bin/true . && ./true && ls -l" >/dev/null || fail "a user's view"
 	as dd if=/dev/zero of="$WORK/user/mnt/full" bs=1M 2>/dev/null && fail "no limit for a user"
-	as env XDG_RUNTIME_DIR= "$B/tools/kairan" umount "$WORK/user/mnt" || fail "a user's umount"
-	[ ! -e "$WORK/user/local" ] || fail "left of a user's: $(find "$WORK/user/local" | head -5)"
+	as env XDG_RUNTIME_DIR="$WORK/user/run" "$B/tools/kairan" status --check "$WORK/user/mnt" >/dev/null || fail "a user's status"
+	on node1 umount "$WORK/user/mnt" || fail "umount of a user's" # fusermount3 wants /etc/mtab
+	until_ok 10 "the end of a user's view" test ! -e "$WORK/user/local" || fail "left of a user's: $(find "$WORK/user/local" | head -5)"
 	as "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,allow_other" 2>"$WORK/said" && fail "allow_other for a user"
 	grep -q "allow_other" "$WORK/said" || fail "$(cat "$WORK/said")"
 else
