@@ -153,12 +153,14 @@ static void print_ring(const json_t *status)
 static void print_view(const json_t *status)
 {
 	const char *passes = kr_text_of(json_object_get(status, "view"), "passthrough");
+	const char *limited_by = kr_text_of(json_object_get(status, "view"), "limited_by");
 	json_int_t size = kr_number(status, "view", "size_bytes");
 
 	printf("  view        of this node alone; ");
 	if (size)
 		printf("%s of", kr_bytes_text(kr_number(status, "view", "used_bytes")));
-	printf("%s%s", size ? " " : "no limit", size ? kr_bytes_text(size) : "");
+	printf("%s%s%s", size ? " " : "no limit", size ? kr_bytes_text(size) : "",
+		strcmp(limited_by, "quota") == 0 ? " (a quota of the disk)" : "");
 	printf(", %" JSON_INTEGER_FORMAT " files, %" JSON_INTEGER_FORMAT " open, %" JSON_INTEGER_FORMAT
 	       " known to the kernel\n",
 		kr_number(status, "view", "files"), kr_number(status, "view", "open"),

@@ -1,6 +1,7 @@
 /* See local_dir.h. */
 #include "fuse/base/local_dir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -312,15 +313,37 @@ static int make_journal(struct kr_local *local)
 	return 0;
 }
 
-/* A view's directory holds nothing that counts, unlike that of another mount, whose journal may. */
-static int check_no_journal(const struct kr_local *local)
+/* At the end of a view all goes that a mount makes in its directory.  So there must be nothing else by these names.
+ * The lock is made first and removed last. */
+static int check_only_ours(const struct kr_local *local)
 {
-	if (faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-		return 0;
-	return kr_fail(-EINVAL,
-		"local directory %s is that of a mount of a server's export, and may hold unflushed bytes: name another "
-		"with -o local=DIR",
-		local->path);
+	static const char *const ours[] = {".", "..", "lock", "log", "control", "kairan-view"};
+	int fd = openat(local->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	bool locked = false, others = false;
+
+	if (!stream)
+		return kr_fail_errno(-errno, "local directory %s", local->path);
+	while (err == 0 && (entry = readdir(stream))) {
+		bool is_ours = false;
+
+		for (size_t i = 0; i < KR_ARRAY_SIZE(ours); i++)
+			is_ours |= strcmp(entry->d_name, ours[i]) == 0;
+		locked |= strcmp(entry->d_name, "lock") == 0;
+		others |= entry->d_name[0] != '.' && strcmp(entry->d_name, "lock") != 0;
+		if (!is_ours)
+			err = kr_fail(-EINVAL,
+				"local directory %s holds %s: name an empty one, or one that is not there yet, with -o local=DIR",
+				local->path, entry->d_name);
+	}
+	closedir(stream);
+	if (err == 0 && others && !locked)
+		err = kr_fail(-EINVAL,
+			"local directory %s is not empty, and no former mount has left it: name another "
+			"with -o local=DIR",
+			local->path);
+	return err;
 }
 
 static int open_once(const struct kr_mount_options *options, struct kr_local **ret_local)
@@ -342,12 +365,12 @@ static int open_once(const struct kr_mount_options *options, struct kr_local **r
 		err = check_place(options, local);
 	if (err == 0)
 		err = check_ours(local);
+	if (err == 0 && options->view == KR_VIEW_NODE)
+		err = check_only_ours(local);
 	if (err == 0)
 		err = take_lock(local, options->drain_timeout);
-	if (err == 0 && options->view == KR_VIEW_NODE) {
-		err = check_no_journal(local);
-		local->view = err == 0;
-	} else if (err == 0) {
+	local->view = err == 0 && options->view == KR_VIEW_NODE;
+	if (err == 0 && !local->view) {
 		err = make_journal(local);
 		if (err == 0)
 			err = load_identity(local, options);

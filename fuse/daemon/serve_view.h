@@ -7,8 +7,8 @@
 #include "fuse/base/local_dir.h"
 #include "fuse/base/options.h"
 
-/* Mounts, calls READY, and returns when the mount has ended: 0, with all that it held removed; -errno with the reason in
- * kr_fail_reason.  READY false: unmounts again. */
+/* Mounts, calls READY, and returns when the mount has ended: 0, with all that it held removed; -errno with the
+ * reason in kr_fail_reason.  READY false: unmounts again. */
 int kr_serve_view(
 	const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context);
 

@@ -1,4 +1,5 @@
-/* See as_caller.h.  All of it is the thread's own: file system ids, capabilities, and, after unshare(CLONE_FS), the umask. */
+/* See as_caller.h.  All of it is the thread's own: file system ids, capabilities, and, after unshare(CLONE_FS), the
+ * umask. */
 #ifndef FUSE_USE_VERSION
 #define FUSE_USE_VERSION 314
 #endif

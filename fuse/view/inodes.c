@@ -54,7 +54,7 @@ static void enter_idle(struct kr_view_inodes *inodes, struct kr_view_inode *inod
 		return;
 	inode = KR_LIST_ENTRY(inodes->idle.head.next, struct kr_view_inode, idle);
 	leave_idle(inodes, inode);
-	close(inode->fd);
+	kr_close(inode->fd);
 	inode->fd = -1;
 }
 
@@ -87,7 +87,7 @@ static void drop_if_unused(struct kr_view_inodes *inodes, struct kr_view_inode *
 	leave_idle(inodes, inode);
 	kr_table_remove(&inodes->table, &inode->by_number);
 	if (inode->fd >= 0)
-		close(inode->fd);
+		kr_close(inode->fd);
 	if (inode->removed) {
 		kr_space_settle(inodes->space, inode->charge, 0);
 		kr_space_drop_inode(inodes->space);
@@ -173,7 +173,7 @@ static bool free_inode(struct kr_table_link *link, void *context)
 
 	kr_table_remove(&inodes->table, link);
 	if (inode->fd >= 0)
-		close(inode->fd);
+		kr_close(inode->fd);
 	free(inode->name);
 	free(inode);
 	return true;
@@ -261,7 +261,7 @@ int kr_view_inode_take(
 	if (fstat(fd, &stat) < 0) {
 		int err = -errno;
 
-		close(fd);
+		kr_close(fd);
 		return err;
 	}
 	KR_SCOPED_LOCK(&inodes->lock);
@@ -275,7 +275,7 @@ int kr_view_inode_take(
 	if (inode->fd < 0)
 		inode->fd = fd;
 	else
-		close(fd);
+		kr_close(fd);
 	*ret_inode = inode;
 	return 0;
 }

@@ -3,14 +3,14 @@
  * The kernel knows any number of inodes, and a process may have few descriptors.  So an inode is kept by a name: its
  * directory's inode, and its name there.  A descriptor (O_PATH) is opened by that name when it is needed, and the one
  * that was used least lately is closed when there are too many.  Names change by this daemon's hands alone.  Before one
- * goes (unlink, rename) the daemon holds the inode's descriptor.  Where no name is left that the table knows of, it keeps
- * that descriptor until the kernel forgets the inode.  So an inode in the table is always the same file of the disk, and
- * the disk cannot reuse its number.
+ * goes (unlink, rename) the daemon holds the inode's descriptor.  Where no name is left that the table knows of, it
+ * keeps that descriptor until the kernel forgets the inode.  So an inode in the table is always the same file of the
+ * disk, and the disk cannot reuse its number.
  *
  * The kernel lets no lookup of a name run beside a change of that name (it locks the directory).
  *
- * Any thread.  The table's lock guards all fields below but those that never change; `kr_view_inodes_lock` gives it to
- * callers that look at more than one.
+ * Any thread.  The table's lock guards all fields below but those that never change; `kr_view_inodes_lock` gives it
+ * to callers that look at more than one.
  */
 #ifndef KR_FUSE_VIEW_INODES_H
 #define KR_FUSE_VIEW_INODES_H
@@ -50,8 +50,8 @@ struct kr_view_inode {
 
 struct kr_view_inodes;
 
-/* ROOT is a directory's descriptor, which the table takes.  SPACE is charged when inodes go; the table's lock guards it.
- * At most DESCRIPTORS of inodes without an open file are kept. */
+/* ROOT is a directory's descriptor, which the table takes.  SPACE is charged when inodes go; the table's lock guards
+ * it. At most DESCRIPTORS of inodes without an open file are kept. */
 struct kr_view_inodes *kr_view_inodes_new(int root, struct kr_space *space, uint32_t descriptors);
 void kr_view_inodes_free(struct kr_view_inodes *inodes);
 pthread_mutex_t *kr_view_inodes_lock(struct kr_view_inodes *inodes);
@@ -60,8 +60,8 @@ pthread_mutex_t *kr_view_inodes_lock(struct kr_view_inodes *inodes);
 struct kr_view_inode *kr_view_inode(struct kr_view_inodes *inodes, uint64_t nodeid);
 uint64_t kr_view_nodeid(const struct kr_view_inodes *inodes, const struct kr_view_inode *inode);
 
-/* The inode that STAT tells of and that NAME of PARENT is now.  Counts a lookup.  FRESH: the daemon has just made it, so
- * what it is charged with is new. */
+/* The inode that STAT tells of and that NAME of PARENT is now.  Counts a lookup.  FRESH: the daemon has just made it,
+ * so what it is charged with is new. */
 struct kr_view_inode *kr_view_inode_found(struct kr_view_inodes *inodes, struct kr_view_inode *parent, const char *name,
 	const struct stat *stat, bool fresh);
 void kr_view_inode_forget(struct kr_view_inodes *inodes, struct kr_view_inode *inode, uint64_t lookups);
@@ -70,8 +70,8 @@ void kr_view_inode_forget(struct kr_view_inodes *inodes, struct kr_view_inode *i
 int kr_view_inode_get(struct kr_view_inodes *inodes, struct kr_view_inode *inode);
 void kr_view_inode_put(struct kr_view_inodes *inodes, struct kr_view_inode *inode);
 
-/* Before NAME of PARENT, which is got, goes: the inode there, with its descriptor, until kr_view_inode_put; NULL: nothing is
- * there.  0 or -errno. */
+/* Before NAME of PARENT, which is got, goes: the inode there, with its descriptor, until kr_view_inode_put; NULL:
+ * nothing is there.  0 or -errno. */
 int kr_view_inode_take(struct kr_view_inodes *inodes, struct kr_view_inode *parent, const char *name,
 	struct kr_view_inode **ret_inode);
 /* NAME of PARENT is not INODE's any more. */

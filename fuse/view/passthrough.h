@@ -1,6 +1,6 @@
-/* The kernel's passthrough (Linux 6.9 and later), which libfuse before 3.17 does not know: a file of a mount whose reads,
- * writes and mappings the kernel hands to a file of the disk.  These calls write the kernel's own structs, so they are
- * the same with each libfuse. */
+/* The kernel's passthrough (Linux 6.9 and later), which libfuse before 3.17 does not know: a file of a mount whose
+ * reads, writes and mappings the kernel hands to a file of the disk.  These calls write the kernel's own structs, so
+ * they are the same with each libfuse. */
 #ifndef KR_FUSE_VIEW_PASSTHROUGH_H
 #define KR_FUSE_VIEW_PASSTHROUGH_H
 

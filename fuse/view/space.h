@@ -1,8 +1,9 @@
 /* How much a view holds, and whether more fits: a pure state machine.  The caller serialises all calls.
  *
  * Bytes are counted as the disk counts them (st_blocks).  A write first reserves the most that it can add.  When it is
- * done, the file's charge becomes what the disk says, and the reservation goes.  So writers at the same time cannot pass
- * the limit.  Inodes are counted, too: a view may have one for each 16 KiB of its limit, as mke2fs gives them to disks.
+ * done, the file's charge becomes what the disk says, and the reservation goes.  So writers at the same time cannot
+ * pass the limit.  Inodes are counted, too: a view may have one for each 16 KiB of its limit, as mke2fs gives them to
+ * disks.
  */
 #ifndef KR_FUSE_VIEW_SPACE_H
 #define KR_FUSE_VIEW_SPACE_H

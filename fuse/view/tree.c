@@ -1,5 +1,5 @@
-/* See tree.h.  Neither recursion nor a descriptor for each level: what lies two levels deep and holds something is moved
- * up to the top, and its turn comes there. */
+/* See tree.h.  Neither recursion nor a descriptor for each level: what lies two levels deep and holds something is
+ * moved up to the top, and its turn comes there. */
 #include "fuse/view/tree.h"
 
 #include <dirent.h>

@@ -6,19 +6,26 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <string.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
+#include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/base/options.h"
 #include "fuse/base/shim.h"
 #include "fuse/view/as_caller.h"
+#include "fuse/view/project.h"
 #include "fuse/view/tree.h"
 #include "fuse/view/view_file.h"
 #include "fuse/view/view_priv.h"
+
+/* Below the local directory. */
+#define PLACE "kairan-view"
 
 enum { MAX_TRANSFER = 1 << 20, BACKGROUND = 256, DESCRIPTORS_MAX = 16384, SPACE_TRIES = 20 };
 
@@ -99,18 +106,36 @@ bool kr_view_wait_for_space(struct kr_view *view, unsigned *tries)
 
 /* --- the directory ------------------------------------------------------------------------------ */
 
+static int remove_directory(const struct kr_view *view)
+{
+	kr_project_drop(view->local, PLACE);
+	return kr_tree_remove(view->local, PLACE);
+}
+
+/* Has the disk keep the limit, if it can: then there is nothing to count. */
+static void limit_on_disk(struct kr_view *view)
+{
+	int err = kr_project_limit(view->local, PLACE, view->space.limit, kr_space_inodes_max(&view->space));
+
+	view->quota = err == 0;
+	if (err == 0)
+		view->space.limit = 0;
+	else
+		kr_log_info("the disk keeps no limit by a project's quota (%s): the daemon counts", strerror(-err));
+}
+
 /* Root's mount is for all users, and like /tmp then. */
 static int make_directory(struct kr_view *view, const char *local)
 {
 	mode_t mode = geteuid() == 0 ? 01777 : 0700;
-	int err = kr_tree_remove(view->local, "view");
+	int err = remove_directory(view);
 
 	if (err < 0)
-		return kr_fail_errno(err, "cannot remove what a former mount has left in %s/view", local);
-	if (mkdirat(view->local, "view", 0700) < 0 || fchmodat(view->local, "view", mode, 0) < 0)
-		return kr_fail_errno(-errno, "cannot make %s/view", local);
-	view->root = openat(view->local, "view", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return view->root < 0 ? kr_fail_errno(-errno, "%s/view", local) : 0;
+		return kr_fail_errno(err, "cannot remove what a former mount has left in %s/" PLACE, local);
+	if (mkdirat(view->local, PLACE, 0700) < 0 || fchmodat(view->local, PLACE, mode, 0) < 0)
+		return kr_fail_errno(-errno, "cannot make %s/" PLACE, local);
+	view->root = openat(view->local, PLACE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return view->root < 0 ? kr_fail_errno(-errno, "%s/" PLACE, local) : 0;
 }
 
 static uint32_t descriptors(void)
@@ -151,8 +176,10 @@ int kr_view_new(struct kr_mount *mount, struct kr_view **ret_view)
 	kr_list_init(&view->files);
 	kr_list_init(&view->dirs);
 	view->space.limit = mount->options->size;
-	view->passthrough = view->space.limit ? KR_VIEW_PASS_READS : KR_VIEW_PASS_ALL;
 	err = open_directory(view, kr_local_path(mount->local));
+	if (err == 0 && view->space.limit)
+		limit_on_disk(view);
+	view->passthrough = view->space.limit ? KR_VIEW_PASS_READS : KR_VIEW_PASS_ALL;
 	if (err < 0) {
 		kr_view_free(view);
 		return err;
@@ -171,8 +198,20 @@ void kr_view_free(struct kr_view *view)
 	kr_view_inodes_free(view->inodes);
 	if (view->root >= 0)
 		close(view->root);
-	kr_tree_remove(view->local, "view");
+	remove_directory(view);
 	free(view);
+}
+
+/* [lock]  Null: only the disk as a whole has a limit. */
+static json_t *used(const struct kr_view *view)
+{
+	struct statvfs facts;
+
+	if (view->space.limit)
+		return json_integer((json_int_t)view->space.used);
+	if (!view->quota || fstatvfs(view->root, &facts) < 0)
+		return json_null();
+	return json_integer((json_int_t)((facts.f_blocks - facts.f_bfree) * facts.f_frsize));
 }
 
 json_t *kr_view_status(struct kr_view *view)
@@ -183,10 +222,13 @@ json_t *kr_view_status(struct kr_view *view)
 	json_object_set_new(status, "kind", json_string("node"));
 	json_object_set_new(status, "passthrough", json_string(passes[atomic_load(&view->passthrough)]));
 	json_object_set_new(status, "known_to_kernel", json_integer((json_int_t)kr_view_inodes_known(view->inodes)));
+	json_object_set_new(status, "size_bytes", json_integer((json_int_t)view->mount->options->size));
+	json_object_set_new(status, "limited_by",
+		json_string(view->quota                    ? "quota" :
+				view->mount->options->size ? "count" :
+							     "disk"));
 	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
-	json_object_set_new(status, "size_bytes", json_integer((json_int_t)view->space.limit));
-	json_object_set_new(
-		status, "used_bytes", view->space.limit ? json_integer((json_int_t)view->space.used) : json_null());
+	json_object_set_new(status, "used_bytes", used(view));
 	json_object_set_new(status, "files", json_integer((json_int_t)view->space.inodes - 1));
 	json_object_set_new(status, "open", json_integer((json_int_t)view->opens));
 	return status;

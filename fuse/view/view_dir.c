@@ -1,5 +1,5 @@
-/* Listing a view's directories.  Offsets are the disk's, so telldir and seekdir hold while a directory changes.  Libfuse
- * may run several requests for one open directory at the same time. */
+/* Listing a view's directories.  Offsets are the disk's, so telldir and seekdir hold while a directory
+ * changes.  Libfuse may run several requests for one open directory at the same time. */
 #include "fuse/view/view_priv.h"
 
 #include <dirent.h>

@@ -2,16 +2,16 @@
  *
  * How the kernel does a file's I/O is the same for all who have it open, from the first open to the last close:
  *
- *   passthrough  to the disk's file.  If the daemon must see what is written (KR_VIEW_PASS_READS), handles that may write
- *                are direct as well: their reads and writes come to the daemon, and only mappings go past it.  Stores
- *                into a mapping can fill holes then.  So the file is charged as if it had none, as long as a program has
- *                it open for reading and writing.
- *   direct       The daemon reads and writes, the kernel keeps no pages.  Counted files that were opened first by a program
- *                that may write.
+ *   passthrough  to the disk's file.  If the daemon must see what is written (KR_VIEW_PASS_READS), handles that may
+ *                write are direct as well: their reads and writes come to the daemon, and only mappings go past it.
+ *                Stores into a mapping can fill holes then.  So the file is charged as if it had none, as long as a
+ *                program has it open for reading and writing.
+ *   direct       The daemon reads and writes, the kernel keeps no pages.  Counted files that were opened first by a
+ *                program that may write.
  *   cached       Where there is no passthrough: the kernel keeps pages, and writes them through to the daemon.
  *
- * Direct and cached handles of one file do not go together: the kernel may keep a page that it has read beside a direct
- * write.
+ * Direct and cached handles of one file do not go together: the kernel may keep a page that it has read beside a
+ * direct write.
  */
 #include "fuse/view/view_priv.h"
 
@@ -119,7 +119,7 @@ static int begin(struct kr_view *view, struct kr_view_inode *inode, int fd, int 
 	}
 	pthread_mutex_unlock(kr_view_inodes_lock(view->inodes));
 	if (err < 0) {
-		close(fd);
+		kr_close(fd);
 		free(file);
 	}
 	return err;
@@ -143,7 +143,7 @@ static void end(struct kr_view *view, struct kr_view_file *file)
 	struct kr_view_inode *inode = file->inode;
 	uint32_t backing = 0;
 
-	close(file->fd);
+	kr_close(file->fd);
 	pthread_mutex_lock(kr_view_inodes_lock(view->inodes));
 	inode->wholes -= file->whole;
 	view->opens--;
@@ -223,13 +223,13 @@ static int create(fuse_req_t req, struct kr_view_inode *parent, const char *name
 		return fd;
 	if (fstat(fd, &stat) < 0) {
 		err = -errno;
-		close(fd);
+		kr_close(fd);
 		return err;
 	}
 	inode = kr_view_inode_found(view->inodes, parent, name, &stat, true);
 	err = kr_view_inode_get(view->inodes, inode);
 	if (err < 0)
-		close(fd);
+		kr_close(fd);
 	else
 		err = begin(view, inode, fd, flags, &file, &how);
 	if (err < 0) { /* the file stays, as an open of one that is there would leave it */

@@ -22,12 +22,13 @@ enum kr_view_passthrough {
 
 struct kr_view {
 	struct kr_mount *mount;
-	int local, root; /* descriptors; root: of LOCAL/view */
+	int local, root; /* descriptors; root: of LOCAL/kairan-view */
 	struct kr_view_inodes *inodes;
 	struct kr_space space;      /* the inodes' lock guards it, and the next */
 	struct kr_list files, dirs; /* open ones */
 	uint64_t opens;             /* files */
 	_Atomic int passthrough;    /* enum kr_view_passthrough */
+	bool quota;                 /* the disk keeps the limit, and space.limit is 0 */
 	bool passthrough_tried;     /* the kernel has said whether it can; the lock, too */
 };
 
@@ -57,7 +58,8 @@ void kr_view_entry(const struct kr_view *view, const struct kr_view_inode *inode
 double kr_view_attr_timeout(const struct stat *stat);
 /* Takes what the disk says of FD's file as the charge of its inode. */
 void kr_view_settle(struct kr_view *view, struct kr_view_inode *inode, int fd);
-/* Waits for a moment for space of removed files, which the kernel forgets a moment after their end.  True: try again. */
+/* Waits for a moment for space of removed files, which the kernel forgets a moment after their end.  True: try again.
+ */
 bool kr_view_wait_for_space(struct kr_view *view, unsigned *tries);
 
 /* Counts an inode that is to be made.  False: there is no room. */

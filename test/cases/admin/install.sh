@@ -186,7 +186,7 @@ on node1 sh -c "echo left >$(scratch 15)/file"
 kill -KILL "$(on node1 pgrep -f "kairanfs none $(scratch 15)")" || fail "no daemon"
 job epilogue 15 >"$WORK/said" 2>&1 || fail "epilogue after the daemon's death: $(cat "$WORK/said")"
 nothing_left 15
-mkdir -p "$WORK/node1/disk/7/view/deep" && : >"$WORK/node1/disk/7/view/deep/file" # the node was reset under job 7
+mkdir -p "$WORK/node1/disk/7/kairan-view/deep" && : >"$WORK/node1/disk/7/kairan-view/deep/file" # the node was reset under job 7
 asks 16 kairan-node=16M
 nothing_left 7
 job epilogue 16 || fail "epilogue"

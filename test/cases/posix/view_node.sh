@@ -65,6 +65,52 @@ if [ "$old" ]; then
 fi
 note "without a limit the kernel passes $ways through"
 
+note "a limit that the disk keeps"
+# with_quota NAME MKFS...: a disk in a file, which counts projects; false: this kernel or machine has none.
+with_quota() {
+	local disk=$WORK/node1/$1
+	shift
+	truncate -s 400M "$disk.image" && mkdir "$disk" && "$@" "$disk.image" >/dev/null 2>&1 || return 1
+	on node1 mount -o loop,prjquota "$disk.image" "$disk" 2>"$WORK/said"
+}
+disk_keeps_it() { # NAME
+	local disk=$WORK/node1/$1 written
+	view "$M" "$disk/view" size=32M
+	[ "$(field "$M" limited_by)" = quota ] || fail "$1: limited by $(field "$M" limited_by)"
+	[ "$(on node1 df --output=size -B1M "$M" | tail -1)" -eq 32 ] || fail "$1: df: $(on node1 df "$M")"
+	on node1 dd if=/dev/zero of="$M/full" bs=64K 2>"$WORK/said" && fail "$1: no limit"
+	grep -qE "No space left|quota exceeded" "$WORK/said" || fail "$1: $(cat "$WORK/said")"
+	written=$(on node1 stat -c %s "$M/full")
+	[ "$written" -le $((32 << 20)) ] && [ "$written" -gt $((31 << 20)) ] || fail "$1: $written bytes were written"
+	[ "$(field "$M" used_bytes)" -gt $((31 << 20)) ] || fail "$1: used: $(field "$M" used_bytes)"
+	on node1 rm "$M/full"
+	on node1 python3 - "$M" >"$WORK/said" <<'P' || fail "$1: inodes"
+import errno, os, sys
+made = 0
+try:
+    while True:
+        os.mknod("%s/n%d" % (sys.argv[1], made))
+        made += 1
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+print(made)
+P
+	[ "$(cat "$WORK/said")" -gt 2000 ] && [ "$(cat "$WORK/said")" -le 2048 ] || fail "$1: $(cat "$WORK/said") inodes"
+	note "$1: passthrough of $(field "$M" passthrough)"
+	kill -KILL "${DAEMON[$M]}"
+	wait "${DAEMON[$M]}" 2>/dev/null
+	on node1 umount -l "$M"
+	view "$M" "$disk/view" size=64M
+	[ "$(on node1 df --output=used -B1M "$M" | tail -1)" -le 1 ] || fail "$1: what a killed mount held counts"
+	ended "$M" "$disk/view"
+	! command -v repquota >/dev/null || [ "$(on node1 repquota -P "$disk" 2>/dev/null | grep -c '^#[1-9]')" = 0 ] || fail "$1: projects are left: $(on node1 repquota -P "$disk")"
+	on node1 umount "$disk"
+}
+if with_quota ext4 mkfs.ext4 -q -F -O quota,project; then disk_keeps_it ext4; else note "no project quota of ext4 here: $(cat "$WORK/said")"; fi
+if command -v mkfs.xfs >/dev/null; then
+	if with_quota xfs mkfs.xfs -q -f; then disk_keeps_it xfs; else note "no project quota of XFS here: $(cat "$WORK/said")"; fi
+fi
+
 note "two side by side"
 view "$M" "$LOCAL" size=16M
 view "$M2" "$LOCAL.2" size=16M
@@ -129,7 +175,7 @@ kill $holder 2>/dev/null
 note "kill -9"
 kill -KILL "${DAEMON[$M]}"
 wait "${DAEMON[$M]}" 2>/dev/null
-[ -e "$LOCAL/view/full" ] || fail "a killed daemon has removed files"
+[ -e "$LOCAL/kairan-view/full" ] || fail "a killed daemon has removed files"
 kairan 1 umount "$M" >"$WORK/said"
 [ $? = 1 ] && grep -q "the next mount with the same local directory removes" "$WORK/said" || fail "umount of a dead mount: $(cat "$WORK/said")"
 view "$M" "$LOCAL" size=16M
@@ -170,6 +216,12 @@ refused 'none: what to mount' none "$M"
 refused '"job" is none of cache.node' none "$M" -o view=job
 refused 'size: the limit of a view=node' fs1:/ "$M" -o size=1G
 refused 'size: at least 1M' none "$M" -o view=node,size=4K
-mkdir -p "$WORK/node1/used" && chmod 700 "$WORK/node1/used" && touch "$WORK/node1/used/identity"
-refused "may hold unflushed bytes" none "$M" -o "view=node,local=$WORK/node1/used"
+for name in identity view; do
+	mkdir -p -m 700 "$WORK/node1/used" && : >"$WORK/node1/used/$name"
+	refused "holds $name: name an empty one" none "$M" -o "view=node,local=$WORK/node1/used"
+	[ -e "$WORK/node1/used/$name" ] && rm "$WORK/node1/used/$name" || fail "$name is gone"
+done
+echo mine >"$WORK/node1/used/log"
+refused "is not empty" none "$M" -o "view=node,local=$WORK/node1/used"
+[ "$(cat "$WORK/node1/used/log")" = mine ] || fail "a file that is not the mount's is gone"
 check_logs || fail "the logs"

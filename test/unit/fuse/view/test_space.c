@@ -100,8 +100,8 @@ static void inodes_have_a_limit_of_their_own(void **state)
 	assert_true(kr_space_add_inode(&space));
 }
 
-/* A model of blocks beside random writes: what growth promises is never less than what they take, and what fits takes no
- * more than there is. */
+/* A model of blocks beside random writes: what growth promises is never less than what they take, and what fits
+ * takes no more than there is. */
 static void growth_is_never_less_than_what_a_write_takes(void **state)
 {
 	enum { BLOCKS = 64, ROUNDS = 20000 };
