@@ -121,7 +121,7 @@ static void limit_on_disk(struct kr_view *view)
 	if (err == 0)
 		view->space.limit = 0;
 	else
-		kr_log_info("the disk keeps no limit by a project's quota (%s): the daemon counts", strerror(-err));
+		kr_log_debug("the disk keeps no limit by a project's quota (%s): the daemon counts", strerror(-err));
 }
 
 /* Root's mount is for all users, and like /tmp then. */
