@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <time.h>
@@ -132,6 +133,9 @@ static int make_directory(struct kr_view *view, const char *local)
 
 	if (err < 0)
 		return kr_fail_errno(err, "cannot remove what a former mount has left in %s/" PLACE, local);
+	/* Nobody shall reach past the mount what it leaves open to all users. */
+	if (fchmod(view->local, 0700) < 0)
+		return kr_fail_errno(-errno, "cannot close local directory %s to other users", local);
 	if (mkdirat(view->local, PLACE, 0700) < 0 || fchmodat(view->local, PLACE, mode, 0) < 0)
 		return kr_fail_errno(-errno, "cannot make %s/" PLACE, local);
 	view->root = openat(view->local, PLACE, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);

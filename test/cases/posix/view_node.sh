@@ -112,7 +112,9 @@ if command -v mkfs.xfs >/dev/null; then
 fi
 
 note "two side by side"
+mkdir -m 755 "$LOCAL"
 view "$M" "$LOCAL" size=16M
+[ "$(stat -c %a "$LOCAL")" = 700 ] || fail "others reach the files past the mount"
 view "$M2" "$LOCAL.2" size=16M
 on node1 dd if=/dev/zero of="$M/full" bs=1M 2>/dev/null && fail "no limit"
 [ "$(on node1 stat -c %s "$M/full")" = $((16 << 20)) ] || fail "the limit was not used up"
