@@ -224,6 +224,19 @@ struct kr_view_inode *kr_view_inode_found(struct kr_view_inodes *inodes, struct 
 	return inode;
 }
 
+struct kr_view_inode *kr_view_inode_nameless(struct kr_view_inodes *inodes, int fd, const struct stat *stat)
+{
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_view_inode *inode = add(inodes, stat);
+
+	inode->fd = fd;
+	inode->lookups = 1;
+	inode->removed = true;
+	inodes->leaving++;
+	kr_space_settle(inodes->space, 0, inode->charge);
+	return inode;
+}
+
 void kr_view_inode_forget(struct kr_view_inodes *inodes, struct kr_view_inode *inode, uint64_t lookups)
 {
 	KR_SCOPED_LOCK(&inodes->lock);

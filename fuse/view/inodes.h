@@ -64,6 +64,8 @@ uint64_t kr_view_nodeid(const struct kr_view_inodes *inodes, const struct kr_vie
  * so what it is charged with is new. */
 struct kr_view_inode *kr_view_inode_found(struct kr_view_inodes *inodes, struct kr_view_inode *parent, const char *name,
 	const struct stat *stat, bool fresh);
+/* The same for a file that has no name yet, and the space of one.  FD becomes its descriptor. */
+struct kr_view_inode *kr_view_inode_nameless(struct kr_view_inodes *inodes, int fd, const struct stat *stat);
 void kr_view_inode_forget(struct kr_view_inodes *inodes, struct kr_view_inode *inode, uint64_t lookups);
 
 /* Its descriptor, until kr_view_inode_put; -errno. */

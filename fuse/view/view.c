@@ -81,6 +81,9 @@ const struct fuse_lowlevel_ops kr_view_operations = {
 	.fallocate = kr_view_fallocate,
 	.lseek = kr_view_lseek,
 	.copy_file_range = kr_view_copy_file_range,
+#ifdef KR_FUSE_TMPFILE
+	.tmpfile = kr_view_tmpfile,
+#endif
 };
 
 int kr_view_error(int err)

@@ -197,52 +197,87 @@ void kr_view_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	kr_view_inode_put(view->inodes, inode);
 }
 
-/* Makes the file.  Its descriptor, or -errno. */
+/* Makes the file; without NAME, one that has none.  Its descriptor, or -errno. */
 static int make(fuse_req_t req, int directory, const char *name, mode_t mode, int flags)
 {
 	int fd;
 
 	kr_as_caller(req);
-	fd = openat(directory, name, disk_flags(flags) | O_CREAT | O_EXCL, mode);
+	if (name)
+		fd = openat(directory, name, disk_flags(flags) | O_CREAT | O_EXCL, mode);
+	else
+		fd = openat(directory, ".", disk_flags(flags) | O_TMPFILE, mode);
 	fd = fd < 0 ? -errno : fd;
 	kr_as_daemon();
 	return fd;
 }
 
-static int create(fuse_req_t req, struct kr_view_inode *parent, const char *name, mode_t mode, int flags)
+/* Its inode, got; NULL: *RET_ERR tells why. */
+static struct kr_view_inode *made(struct kr_view *view, struct kr_view_inode *parent, const char *name, int fd,
+	const struct stat *stat, int *ret_err)
+{
+	struct kr_view_inode *inode = NULL;
+	int path_fd = name ? -1 : open(kr_fd_path(fd).text, O_PATH | O_CLOEXEC);
+
+	*ret_err = !name && path_fd < 0 ? -errno : 0;
+	if (*ret_err < 0)
+		kr_view_dismiss_inode(view);
+	if (name)
+		inode = kr_view_inode_found(view->inodes, parent, name, stat, true);
+	else if (path_fd >= 0)
+		inode = kr_view_inode_nameless(view->inodes, path_fd, stat);
+	if (!inode)
+		return NULL;
+	*ret_err = KR_MIN(kr_view_inode_get(view->inodes, inode), 0);
+	if (*ret_err == 0)
+		return inode;
+	kr_view_inode_forget(view->inodes, inode, 1);
+	return NULL;
+}
+
+static int reply_made(fuse_req_t req, struct kr_view_inode *inode, int fd, int flags, const struct stat *stat)
 {
 	struct kr_view *view = kr_view_of(req);
-	int fd = make(req, parent->fd, name, mode, flags), err;
 	struct fuse_entry_param entry;
-	struct kr_view_inode *inode;
 	struct kr_view_file *file;
-	struct stat stat;
 	uint32_t how;
+	int err = begin(view, inode, fd, flags, &file, &how);
 
-	if (fd < 0)
-		return fd;
-	if (fstat(fd, &stat) < 0) {
-		err = -errno;
-		kr_close(fd);
-		return err;
-	}
-	inode = kr_view_inode_found(view->inodes, parent, name, &stat, true);
-	err = kr_view_inode_get(view->inodes, inode);
 	if (err < 0)
-		kr_close(fd);
-	else
-		err = begin(view, inode, fd, flags, &file, &how);
-	if (err < 0) { /* the file stays, as an open of one that is there would leave it */
-		kr_view_inode_forget(view->inodes, inode, 1);
 		return err;
-	}
-	kr_view_entry(view, inode, &stat, &entry);
+	kr_view_entry(view, inode, stat, &entry);
 	if (kr_passthrough_reply_create(req, &entry, (uint64_t)(uintptr_t)file, how, inode->backing) == -ENOENT) {
 		end(view, file);
 		kr_view_inode_forget(view->inodes, inode, 1);
 	}
-	kr_view_inode_put(view->inodes, inode);
 	return 0;
+}
+
+/* 0: REQ is answered; -errno. */
+static int create(fuse_req_t req, struct kr_view_inode *parent, const char *name, mode_t mode, int flags)
+{
+	struct kr_view *view = kr_view_of(req);
+	int fd = make(req, parent->fd, name, mode, flags), err = 0;
+	struct kr_view_inode *inode = NULL;
+	struct stat stat;
+
+	if (fd < 0) {
+		kr_view_dismiss_inode(view);
+		return fd;
+	}
+	if (fstat(fd, &stat) < 0)
+		err = -errno;
+	else
+		inode = made(view, parent, name, fd, &stat, &err);
+	if (!inode) {
+		kr_close(fd);
+		return err;
+	}
+	err = reply_made(req, inode, fd, flags, &stat);
+	if (err < 0) /* a file with a name stays, as if it had been there before, and counts */
+		kr_view_inode_forget(view->inodes, inode, 1);
+	kr_view_inode_put(view->inodes, inode);
+	return err;
 }
 
 void kr_view_create(fuse_req_t req, fuse_ino_t parent_ino, const char *name, mode_t mode, struct fuse_file_info *fi)
@@ -261,12 +296,17 @@ void kr_view_create(fuse_req_t req, fuse_ino_t parent_ino, const char *name, mod
 		return;
 	}
 	err = create(req, parent, name, mode, fi->flags);
-	if (err < 0) {
-		kr_view_dismiss_inode(view);
+	if (err < 0)
 		fuse_reply_err(req, kr_view_error(-err));
-	}
 	kr_view_inode_put(view->inodes, parent);
 }
+
+#ifdef KR_FUSE_TMPFILE
+void kr_view_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+	kr_view_create(req, parent, NULL, mode, fi);
+}
+#endif
 
 /* The disk's attributes may have changed past the kernel: it asks anew. */
 static void drop_attributes(const struct kr_view *view, fuse_ino_t ino)

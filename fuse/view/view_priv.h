@@ -97,6 +97,9 @@ void kr_view_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_
 
 void kr_view_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_view_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
+#ifdef KR_FUSE_TMPFILE
+void kr_view_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);
+#endif
 void kr_view_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void kr_view_write(
 	fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t offset, struct fuse_file_info *fi);
