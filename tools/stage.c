@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <fts.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,8 +17,8 @@
 #include "common/kairan_ioctl.h"
 #include "common/base/util.h"
 #include "tools/base/client.h"
+#include "tools/base/files.h"
 #include "tools/commands.h"
-#include "tools/base/find_mount.h"
 #include "tools/base/units.h"
 
 static const char usage[] =
@@ -33,85 +32,10 @@ static const char usage[] =
 
 enum { THREADS = 8, WAIT_MS = 500, STALL_S = 120, BAR = 30 };
 
-struct file {
-	char *path;
-	uint64_t size;
-};
-
-/* Zero-initialised by the owner. */
-struct list {
-	struct file *files;
-	size_t count, capacity;
-	uint64_t bytes;
-	size_t errors; /* each has had a message on standard error */
-};
-
-/* --- the files --- */
-
-static void add_file(struct list *list, const char *path, uint64_t size)
-{
-	if (list->count == list->capacity) {
-		size_t capacity = list->capacity ? list->capacity * 2 : 64;
-		struct file *larger = reallocarray(list->files, capacity, sizeof(*larger));
-
-		if (!larger)
-			abort();
-		list->files = larger;
-		list->capacity = capacity;
-	}
-	list->files[list->count++] = (struct file){kr_xstrdup(path), size};
-	list->bytes += size;
-}
-
-static void complain_of(struct list *list, const char *path, int err)
-{
-	fprintf(stderr, "kairan: %s: %s\n", path, strerror(err));
-	list->errors++;
-}
-
-/* Adds PATH (a symbolic link is followed) and, of a directory, all files below it on the same filesystem (no symbolic
- * links). */
-static void add_tree(struct list *list, const char *path)
-{
-	char *const paths[] = {(char *)(uintptr_t)path, NULL};
-	FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR | FTS_XDEV, NULL);
-	const FTSENT *entry;
-
-	if (!walk) {
-		complain_of(list, path, errno);
-		return;
-	}
-	while ((errno = 0, entry = fts_read(walk))) {
-		switch (entry->fts_info) {
-		case FTS_F:
-			add_file(list, entry->fts_path, (uint64_t)entry->fts_statp->st_size);
-			break;
-		case FTS_DNR:
-		case FTS_ERR:
-		case FTS_NS:
-		case FTS_SLNONE:
-			complain_of(list, entry->fts_path, entry->fts_errno ? entry->fts_errno : ENOENT);
-			break;
-		default: /* directories; symbolic links, devices and the like have nothing to be staged */
-			break;
-		}
-	}
-	if (errno)
-		complain_of(list, path, errno);
-	fts_close(walk);
-}
-
-static void list_fini(struct list *list)
-{
-	for (size_t i = 0; i < list->count; i++)
-		free(list->files[i].path);
-	free(list->files);
-}
-
 /* --- staging --- */
 
 struct staging {
-	const struct list *list;
+	const struct kr_tool_files *list;
 	bool wait;
 	pthread_mutex_t lock;
 	size_t next;
@@ -247,7 +171,7 @@ static void *work(void *context)
 
 /* --- all -------------------------------------------------------------------------------------- */
 
-static int stage_all(const struct list *list, bool wait)
+static int stage_all(const struct kr_tool_files *list, bool wait)
 {
 	struct staging staging = {.list = list, .wait = wait, .lock = PTHREAD_MUTEX_INITIALIZER, .room = UINT64_MAX};
 	pthread_t threads[THREADS];
@@ -274,25 +198,11 @@ static int stage_all(const struct list *list, bool wait)
 	return KR_EXIT_OK;
 }
 
-/* Names a tree outside all mounts once, not file by file. */
-static void add_path(struct list *list, const char *path)
-{
-	struct kr_mounted mounted;
-
-	if (kr_find_mount(path, &mounted, NULL) < 0) {
-		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
-		list->errors++;
-		return;
-	}
-	kr_mounted_fini(&mounted);
-	add_tree(list, path);
-}
-
 int kr_tool_stage(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"wait", no_argument, NULL, 'w'}, {"help", no_argument, NULL, 'h'}, {0}};
-	struct list list = {0};
+	struct kr_tool_files list = {0};
 	bool wait = false;
 	int option, result;
 
@@ -306,8 +216,8 @@ int kr_tool_stage(int argc, char **argv)
 	if (optind == argc)
 		return kr_tool_usage(usage, false);
 	for (int i = optind; i < argc; i++)
-		add_path(&list, argv[i]);
+		kr_tool_files_add(&list, argv[i]);
 	result = stage_all(&list, wait);
-	list_fini(&list);
+	kr_tool_files_fini(&list);
 	return result;
 }
