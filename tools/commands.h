@@ -11,6 +11,7 @@ int kr_tool_top(int argc, char **argv);
 int kr_tool_log(int argc, char **argv);
 int kr_tool_flush(int argc, char **argv);
 int kr_tool_stage(int argc, char **argv);
+int kr_tool_where(int argc, char **argv);
 int kr_tool_umount(int argc, char **argv);
 /* 0, 1 with a message, 64 wrong arguments. */
 int kr_tool_bench(int argc, char **argv);

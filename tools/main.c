@@ -20,6 +20,7 @@ static const struct {
 	{"bench", kr_tool_bench, "how fast a mount is beside this machine's disk, within a minute"},
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
 	{"stage", kr_tool_stage, "bring files and trees to the caches of all nodes, ahead of a job"},
+	{"where", kr_tool_where, "which nodes hold how much of files and trees"},
 	{"umount", kr_tool_umount, "flush, unmount, wait until the daemon is gone"},
 	{"journal", kr_tool_journal, "check and list what a journal's directory holds"},
 	{"gantt", kr_tool_gantt, "draw the phases of collective I/O that libkairan-mpiio has traced"},

@@ -49,6 +49,7 @@
 #include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 #include "fuse/writeback/flush.h"
+#include "fuse/writeback/holdings.h"
 #include "common/base/privilege.h"
 #include "fuse/readcache/stage.h"
 
@@ -398,6 +399,8 @@ static void make_files(void *context)
 		step->err = kr_files_start(mount->files);
 	if (step->err == 0)
 		mount->prefetches = kr_prefetches_new(mount);
+	if (step->err == 0)
+		kr_holdings_init(mount);
 	if (step->err == 0)
 		kr_recover(mount, &step->serve->recovery);
 	keep_reason(step);

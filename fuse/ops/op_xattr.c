@@ -13,6 +13,7 @@
 #include "fuse/file/file.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/names/kernel_names.h"
+#include "fuse/ops/holders.h"
 #include "fuse/ops/op.h"
 #include "fuse/writeback/flush.h"
 
@@ -109,6 +110,44 @@ static bool is_own(const char *name)
 	return strncmp(name, OWN_PREFIX, strlen(OWN_PREFIX)) == 0;
 }
 
+/* The nodes of the file at the server: user.kairan.nodes. */
+struct where_op {
+	struct kr_op op;
+	size_t size; /* as in struct xattr_op */
+	bool json;
+};
+
+static void on_where(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct where_op *where = KR_CONTAINER_OF(op, struct where_op, op);
+	const struct kr_where_reply *reply = message;
+	KR_AUTO_FREE char *text = NULL;
+
+	(void)data;
+	if (err == 0) {
+		text = where->json ? kr_holders_json(&reply->nodes, reply->size) : kr_holders_text(&reply->nodes, reply->size);
+		err = text ? 0 : -EBADMSG;
+	}
+	/* A server of a version that does not know WHERE answers -EPROTO. */
+	reply_cached(kr_op_finish(op), err == -EPROTO ? -ENODATA : err, text, text ? strlen(text) : 0, where->size);
+	kr_op_free(op);
+}
+
+static void get_nodes(fuse_req_t req, fuse_ino_t ino, bool json, size_t size)
+{
+	struct kr_where_request msg = {0};
+	struct where_op *op;
+
+	kr_op_cred(req, &msg.cred);
+	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
+	op = kr_op_ask(sizeof(*op), req, "getxattr", KR_MSG_WHERE, &msg, KR_RPC_READ_ONLY, on_where);
+	if (!op)
+		return;
+	op->size = size;
+	op->json = json;
+	kr_op_post(&op->op);
+}
+
 struct unflushed_op {
 	struct kr_op op;
 	struct kr_fid fid;
@@ -130,12 +169,12 @@ static void step_unflushed(struct kr_op *op)
 }
 
 /* The kernel has checked that the caller may read the file: without default_permissions it does not. */
-static void get_own(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+static void get_unflushed(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct kr_mount *mount = kr_op_mount(req);
 	struct unflushed_op *op;
 
-	if (strcmp(name, OWN_PREFIX "unflushed") != 0 || !mount->options->default_permissions) {
+	if (!mount->options->default_permissions) {
 		fuse_reply_err(req, ENODATA);
 		return;
 	}
@@ -145,6 +184,20 @@ static void get_own(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 	op->size = size;
 	kr_inode_fid(mount->inodes, ino, &op->fid);
 	kr_op_post(&op->op);
+}
+
+static void get_own(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	const char *what = name + strlen(OWN_PREFIX);
+
+	if (ino == KR_INODE_BATCH_FILE)
+		fuse_reply_err(req, ENODATA);
+	else if (strcmp(what, "unflushed") == 0)
+		get_unflushed(req, ino, size);
+	else if (strcmp(what, "nodes") == 0 || strcmp(what, "nodes.json") == 0)
+		get_nodes(req, ino, what[strlen("nodes")] != 0, size);
+	else
+		fuse_reply_err(req, ENODATA);
 }
 
 /* --- FUSE ---------------------------------------------------------------------------------------- */

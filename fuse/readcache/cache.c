@@ -389,6 +389,17 @@ uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint6
 	return kr_blockset_next_absent(&entry->present, from, end);
 }
 
+uint64_t kr_cache_present(struct kr_cache_entry *entry)
+{
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	const uint64_t blocks = kr_cache_block_count(entry->size);
+	const uint64_t bytes = entry->present.count * KR_BLOCK_SIZE;
+
+	if (blocks == 0 || !kr_blockset_has(&entry->present, blocks - 1))
+		return bytes;
+	return bytes - KR_BLOCK_SIZE + kr_cache_block_length(entry->size, blocks - 1);
+}
+
 void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters)
 {
 	KR_SCOPED_LOCK(&cache->lock);

@@ -67,6 +67,8 @@ bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block);
 bool kr_cache_may_have(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version, uint64_t block);
 /* The first block in [FROM, END) that is not here, or END. */
 uint64_t kr_cache_next_absent(struct kr_cache_entry *entry, uint64_t from, uint64_t end);
+/* The bytes of all blocks that are here. */
+uint64_t kr_cache_present(struct kr_cache_entry *entry);
 /* LENGTH bytes of BLOCK from START on, verified. -ENODATA: not here (any more), or it turned out to be damaged. BLOCKS
  * on the local disk only. */
 int kr_cache_read(struct kr_cache_entry *entry, uint64_t block, size_t start, void *buffer, size_t length);

@@ -331,6 +331,32 @@ void kr_stage_step(struct kr_stage *stage)
 		stage->hooks->changed(stage->file);
 }
 
+struct unstored {
+	const struct kr_stage *stage;
+	uint64_t bytes;
+};
+
+static bool add_unstored(struct kr_table_link *link, void *context)
+{
+	const struct kr_held *held = KR_CONTAINER_OF(link, struct kr_held, by_block);
+	struct unstored *unstored = context;
+
+	if (!kr_cache_has(unstored->stage->entry, held->block))
+		unstored->bytes += held->buf->length;
+	return true;
+}
+
+uint64_t kr_stage_bytes(struct kr_stage *stage, uint64_t version)
+{
+	struct unstored unstored = {.stage = stage};
+	KR_SCOPED_LOCK(&stage->lock);
+
+	if (!stage->known || stage->version != version)
+		return 0;
+	kr_table_for_each(&stage->held, add_unstored, &unstored);
+	return kr_cache_present(stage->entry) + unstored.bytes;
+}
+
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* One block's part. */

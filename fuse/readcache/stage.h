@@ -66,6 +66,8 @@ int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
  * is called now and then (the stage forgets it when READ is given up); else why the next block cannot be had.
  * *RET_BYTES: how much is here. */
 int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes);
+/* How many bytes of VERSION are here, in memory or in the cache; 0 if the stage has another version. */
+uint64_t kr_stage_bytes(struct kr_stage *stage, uint64_t version);
 /* A program has read or wants to read this: feeds read-ahead. Any thread, cheap; call it for every read, also those
  * that the fast path served. */
 void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);

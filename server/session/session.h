@@ -130,10 +130,10 @@ struct kr_session_leases {
 	size_t locks, lock_waits;   /* held and asked for */
 };
 
-/* STAGEs of the node (pipelines/staging.c). */
+/* STAGEs and WHEREs of the node (pipelines/staging.c). */
 struct kr_session_staging {
 	struct kr_list waiting;
-	size_t asked;  /* callbacks to nodes for the STAGEs that no longer wait */
+	size_t asked;  /* callbacks to nodes for those that no longer wait */
 	uint64_t turn; /* kr_staging.turn of the latest callback */
 };
 

@@ -2,6 +2,8 @@
 #include "test/unit/server/session/server_fixture.h"
 
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "server/session/session.h"
@@ -216,6 +218,76 @@ static void a_turn_that_is_given_up_is_anothers(void **state)
 	assert_int_equal(f->server.staging->prefetches, 0);
 }
 
+/* --- WHERE --- */
+
+static uint64_t send_where(struct node *node, const struct kr_fid *fid, uint32_t uid)
+{
+	struct kr_where_request msg = {.file = *fid, .cred = {.uid = uid, .gid = uid}};
+
+	return node_send(node, KR_MSG_WHERE, &msg);
+}
+
+static void answer_holds(struct node *node, uint64_t cached, uint64_t unflushed)
+{
+	struct kr_holds_reply reply = {.cached = cached, .unflushed = unflushed};
+
+	node_reply(node, node_asked(node, KR_MSG_HOLDS), &reply);
+}
+
+static void where_lists_the_nodes_that_hold_something(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1), *c = in_ring(f, 2), *outside = joined(f, 3);
+	struct kr_fid fid = create(a, "f", 0);
+	const union kr_any_msg *reply;
+	struct node_asked *old;
+	uint64_t id = send_where(a, &fid, 0);
+
+	answer_holds(b, 0, 7);
+	answer_holds(a, 0, 0);
+	settle(c);
+	assert_false(is_answered(a, id));
+	old = node_asked(c, KR_MSG_HOLDS);
+	old->answered = true;
+	kr_conn_reply(c->conn, old->type, old->id, 0, -EPROTO, NULL, NULL, 0);
+	assert_int_equal(node_result(a, id, &reply), 0);
+	assert_int_equal(reply->where_reply.size, 0);
+	assert_int_equal(reply->where_reply.nodes.length, 1 + strlen("node") + 16);
+	settle(outside);
+	assert_int_equal(outside->asked_count, 0);
+}
+
+static void where_needs_the_right_to_read_and_a_regular_file(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0);
+	struct kr_fid fid = create(a, "f", 0);
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(chmod(path, 0600), 0);
+	assert_int_equal(node_result(a, send_where(a, &a->hello.root, 0), NULL), -ENODATA);
+	if (geteuid() == 0)
+		assert_int_equal(node_result(a, send_where(a, &fid, 1234), NULL), -EACCES);
+	settle(a);
+	assert_int_equal(a->asked_count, 0);
+}
+
+static void who_asks_where_may_leave(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = in_ring(f, 0), *b = in_ring(f, 1);
+	struct kr_fid fid = create(a, "f", 0);
+	struct node_asked *asked;
+
+	send_where(b, &fid, 0);
+	asked = node_asked(a, KR_MSG_HOLDS);
+	assert_int_equal(node_call(b, KR_MSG_GOODBYE, NULL, NULL), 0);
+	node_reply(a, asked, &(struct kr_holds_reply){0});
+	settle(a);
+	assert_int_equal(f->server.staging->prefetches + f->server.staging->waiting, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +300,9 @@ int main(void)
 		TEST(all_sessions_have_so_many_questions_asked_at_a_time),
 		TEST(who_waits_for_a_turn_may_leave_or_change_his_mind),
 		TEST(a_turn_that_is_given_up_is_anothers),
+		TEST(where_lists_the_nodes_that_hold_something),
+		TEST(where_needs_the_right_to_read_and_a_regular_file),
+		TEST(who_asks_where_may_leave),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */
