@@ -4,7 +4,7 @@
  *              the daemon flushes.
  *   identity   JSON: node_id (made once, 16 bytes in hex), incarnation (counts the starts), export_id, source.
  *              Replaced as a whole; overwritten in place on a full disk.
- *   journal/ cache/ control log
+ *   journal/ cache/ control log trace
  *   kairan-view/  instead of identity, journal and cache: what a mount with view=node holds (fuse/view)
  *
  * Mode 0700, owned by the daemon's user.  Main thread; read-only after kr_local_bind.

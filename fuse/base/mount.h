@@ -19,6 +19,8 @@ struct kr_mount_options;
 struct kr_local;
 struct kr_counters;
 struct kr_access_log;
+struct kr_kernel_requests;
+struct kr_io_trace;
 struct kr_loop;
 struct kr_rpc;
 struct kr_session;
@@ -46,9 +48,11 @@ struct kr_uncommitted_names;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
-	struct kr_local *local;       /* the local directory: locked, journal/ and cache/ in it */
-	struct kr_counters *counters; /* NULL: nothing is counted */
+	struct kr_local *local;              /* the local directory: locked, journal/ and cache/ in it */
+	struct kr_counters *counters;        /* NULL: nothing is counted */
+	struct kr_kernel_requests *requests; /* those of the kernel, for the access log and the trace */
 	struct kr_access_log *access_log;
+	struct kr_io_trace *io_trace;
 	struct kr_loop *kr_loop;
 	uv_loop_t *loop; /* == kr_loop_uv(kr_loop) */
 	struct kr_rpc *rpc;

@@ -20,6 +20,7 @@
 #include "fuse/base/local_dir.h"
 #include "fuse/daemon/mount_status.h"
 #include "fuse/ops/access_log.h"
+#include "fuse/ops/io_trace.h"
 
 /* A user may ask so often, at so many connections; so many users at a time are told apart. */
 enum { PIECE = 60000, BACKLOG = 16, CONNECTIONS_MAX = 64, USER_CONNECTIONS = 4, USER_INTERVAL_MS = 50, USERS_MAX = 32 };
@@ -104,6 +105,15 @@ static int limit_drain(struct kr_mount *mount, const char *argument)
 	return 0;
 }
 
+static int trace(struct kr_io_trace *trace, const char *argument)
+{
+	if (strcmp(argument, "start") == 0)
+		return kr_io_trace_start(trace);
+	if (strcmp(argument, "stop") == 0 || strcmp(argument, "write") == 0)
+		return kr_io_trace_write(trace, strcmp(argument, "stop") == 0);
+	return -EINVAL;
+}
+
 static int execute(struct kr_mount *mount, const struct kr_status_request *request)
 {
 	if (strcmp(request->what, "status") == 0)
@@ -116,6 +126,8 @@ static int execute(struct kr_mount *mount, const struct kr_status_request *reque
 		return raise(SIGTERM) == 0 ? 0 : -errno;
 	if (strcmp(request->what, "discard") == 0)
 		return discard(mount, request->argument);
+	if (strcmp(request->what, "trace") == 0)
+		return trace(mount->io_trace, request->argument);
 	return -EOPNOTSUPP;
 }
 

@@ -8,6 +8,8 @@
  *   end       -                    Drains and ends, as SIGTERM does.  Copies of the mount in other namespaces do not
  *                                  keep the daemon alive.
  *   discard   FILE                 Drops the unflushed bytes of that file for good.
+ *   trace     start, stop, write   Begins a trace (fuse/ops/io_trace.h), ends it, or has its sums so far written.  stop and
+ *                                  write have happened when the status says so.
  *   log       filter               Answers with lines of the access log as they come (fuse/ops/access_log.h), each
  *                                  frame with whole lines, until the connection ends.
  *

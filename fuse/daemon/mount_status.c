@@ -19,6 +19,7 @@
 #include "fuse/names/kernel_attrs.h"
 #include "fuse/names/kernel_names.h"
 #include "fuse/ops/op.h"
+#include "fuse/ops/io_trace.h"
 #include "fuse/base/options.h"
 #include "fuse/view/view.h"
 #include "fuse/session/rpc.h"
@@ -214,6 +215,7 @@ json_t *kr_mount_status(struct kr_mount *mount)
 	json_object_set_new(json_object_get(status, "ring"), "hops", hops_status(mount));
 	flusher = kr_flusher_status(mount->flusher);
 	json_object_set_new(status, "proof", proof_status(mount->options));
+	json_object_set_new(status, "trace", kr_io_trace_status(mount->io_trace));
 	json_object_update(status, flusher); /* files, damage, conflicts */
 	json_decref(flusher);
 	return status;

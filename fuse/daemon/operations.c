@@ -5,7 +5,7 @@
 
 #include "common/base/util.h"
 #include "fuse/names/kernel_attrs.h"
-#include "fuse/ops/access_log.h"
+#include "fuse/ops/kernel_requests.h"
 #include "fuse/ops/batch.h"
 #include "fuse/ops/op.h"
 
@@ -87,14 +87,14 @@ static const struct fuse_lowlevel_ops operations = {
 static void on_arrived(struct kr_mount *mount, const void *message)
 {
 	kr_op_received(message);
-	kr_access_arrived(mount->access_log, message);
+	kr_kernel_request_arrived(mount->requests, message);
 }
 
 static void on_reply(void *userdata, const struct iovec *iov, int count)
 {
 	const struct kr_mount *mount = userdata;
 
-	kr_access_answers(mount->access_log, iov, count);
+	kr_kernel_request_answered(mount->requests, iov, count);
 }
 
 const struct kr_kernel_side kr_cluster_operations = {

@@ -21,6 +21,8 @@
 #include "common/base/log.h"
 #include "fuse/names/lookup_prefetch.h"
 #include "fuse/ops/access_log.h"
+#include "fuse/ops/kernel_requests.h"
+#include "fuse/ops/io_trace.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/prefetch.h"
 #include "fuse/readcache/cache.h"
@@ -402,6 +404,8 @@ static void make_files(void *context)
 	if (step->err == 0)
 		kr_holdings_init(mount);
 	if (step->err == 0)
+		mount->io_trace = kr_io_trace_new(mount);
+	if (step->err == 0)
 		kr_recover(mount, &step->serve->recovery);
 	keep_reason(step);
 }
@@ -548,6 +552,7 @@ static void stop_protocol(void *context)
 	kr_control_free(mount->control);
 	kr_unmount_watch_free(mount->unmount_watch);
 	kr_prefetches_free(mount->prefetches);
+	kr_io_trace_close(mount->io_trace);
 	if (mount->flusher)
 		kr_flusher_stop(mount->flusher);
 	if (mount->files)
@@ -579,6 +584,7 @@ static void unmake(struct kr_serve *serve)
 	kr_notifier_free(mount->shrink_notifier);
 	kr_notifier_free(mount->attr_notifier);
 	kr_loop_free(mount->kr_loop);
+	kr_io_trace_free(mount->io_trace);
 	kr_flusher_free(mount->flusher);
 	kr_files_free(mount->files);
 	kr_hops_free(mount->hops);
@@ -596,6 +602,7 @@ static void unmake(struct kr_serve *serve)
 	kr_counters_free(mount->counters);
 	kr_kernel_free(serve->kernel);
 	kr_access_log_free(mount->access_log);
+	kr_kernel_requests_free(mount->requests);
 }
 
 static struct kr_serve *serve_new(const struct kr_mount_options *options, struct kr_local *local)
@@ -605,6 +612,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.options = options;
 	serve->mount.local = local;
 	serve->mount.counters = kr_counters_new();
+	serve->mount.requests = kr_kernel_requests_new(&serve->mount);
 	serve->mount.access_log = kr_access_log_new(&serve->mount);
 	serve->mount.batches = kr_batches_new();
 	serve->mount.attr_cache = kr_attr_cache_new();

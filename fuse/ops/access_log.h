@@ -1,10 +1,8 @@
 /* The access log: a line for each operation of programs, for clients that read it now (kairan log).
  *
- * While there is a reader, each request of the kernel has a record from its arrival to its reply.  The kernel's number
- * of the request finds the record, so it does not matter which thread replies.  The thread that replies first appends
- * the line to the buffers of the readers that want it.  A full buffer takes no line, and the reader counts those that
- * it has lost: no operation waits for a reader.  There are at most 4 readers, with buffers of 1 MiB.  Without readers,
- * a request costs two loads of an atomic.
+ * The thread that replies to a request (kernel_requests.h) first appends the line to the buffers of the readers that
+ * want it.  A full buffer takes no line, and the reader counts those that it has lost: no operation waits for a reader.
+ * There are at most 4 readers, with buffers of 1 MiB.
  *
  * A line is a JSON object: {"time", "pid", "uid", "operation", "path", "to", "offset", "bytes", "errno", "us"}.
  *   time      when the request arrived, in seconds since 1970
@@ -20,13 +18,12 @@
 #ifndef KR_FUSE_ACCESS_LOG_H
 #define KR_FUSE_ACCESS_LOG_H
 
-#include <sys/uio.h>
-
 #include "common/rpc/wire.h"
 #include "fuse/base/mount.h"
 
 struct kr_access_log;
 struct kr_access_reader;
+struct kr_kernel_request;
 
 /* Longer lines are lost. */
 enum { KR_ACCESS_LINE_MAX = 60000 };
@@ -44,9 +41,9 @@ void kr_access_reader_free(struct kr_access_reader *reader);
 /* Moves the lines since the last call to RET_LINES, which the caller owns (kr_writer_fini). */
 void kr_access_take(struct kr_access_reader *reader, struct kr_writer *ret_lines);
 
-/* A worker has received a MESSAGE of the kernel and will serve it. */
-void kr_access_arrived(struct kr_access_log *log, const void *message);
-/* The reply in IOV is about to be written (kr_shim_reply_fn). */
-void kr_access_answers(struct kr_access_log *log, const struct iovec *iov, int count);
+/* Whether there is a reader: then requests must have paths. */
+bool kr_access_is_read(const struct kr_access_log *log);
+/* REQUEST has its answer. */
+void kr_access_answered(struct kr_access_log *log, const struct kr_kernel_request *request);
 
 #endif

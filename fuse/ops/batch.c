@@ -375,6 +375,7 @@ static void step_batch(struct kr_op *op)
 	} else if (err == -EAGAIN && !(err = kr_flusher_hopeless(mount->flusher, file))) {
 		kr_flusher_need_space(mount->flusher);
 		kr_files_wait_space(mount->files, &op->waiter);
+		kr_op_waits_for(op, KR_WAIT_SPACE);
 	} else {
 		answer(kr_op_finish(op), &batch_op->batch, file, err == -EBUSY ? lease_error : err);
 		kr_op_free(op);

@@ -20,11 +20,12 @@
 #include "fuse/base/cred.h"
 #include "fuse/base/options.h"
 #include "fuse/base/signals.h"
+#include "fuse/ops/kernel_requests.h"
 
 /* The request that this worker serves now.  An op that is made for it takes it over. */
 static _Thread_local struct {
 	uint32_t opcode; /* 0: there is none, or an op has it */
-	uint64_t received_ns;
+	uint64_t received_ns, unique;
 } serving;
 
 void kr_op_received(const void *message)
@@ -33,6 +34,7 @@ void kr_op_received(const void *message)
 
 	memcpy(&header, message, sizeof(header));
 	serving.opcode = header.opcode;
+	serving.unique = header.unique;
 	serving.received_ns = kr_clock_ns();
 }
 
@@ -47,6 +49,9 @@ static void take_over(struct kr_op *op)
 {
 	op->opcode = serving.opcode;
 	op->started_ns = serving.opcode ? serving.received_ns : kr_clock_ns();
+	if (serving.opcode && kr_kernel_requests_watched(op->mount->requests))
+		op->unique = serving.unique;
+	op->waits_since_ns = op->started_ns;
 	serving.opcode = 0;
 }
 
@@ -62,10 +67,24 @@ static void run_post(struct kr_task *task)
 		op->step(op);
 }
 
+void kr_op_waits_for(struct kr_op *op, enum kr_wait wait)
+{
+	uint64_t now_ns;
+
+	if (!op->unique || wait == op->waits_for)
+		return;
+	now_ns = kr_clock_ns();
+	op->waited_ns[op->waits_for] += now_ns - op->waits_since_ns;
+	op->waits_since_ns = now_ns;
+	op->waits_for = wait;
+}
+
 static void woken(struct kr_waiter *waiter)
 {
 	struct kr_op *op = KR_CONTAINER_OF(waiter, struct kr_op, waiter);
 
+	if (!op->call)
+		kr_op_waits_for(op, KR_WAIT_HERE);
 	op->step(op);
 }
 
@@ -188,6 +207,10 @@ fuse_req_t kr_op_finish(struct kr_op *op)
 	kr_loop_forget(op->mount->kr_loop, &op->interrupt_task);
 	kr_list_remove(&op->waiter.link);
 	kr_list_remove(&op->all);
+	if (op->unique) {
+		kr_op_waits_for(op, KR_WAIT_HERE);
+		kr_kernel_request_waited(op->mount->requests, op->unique, op->waited_ns);
+	}
 	return op->req;
 }
 
@@ -213,6 +236,7 @@ static void on_call_reply(void *context, int err, const void *reply, struct kr_b
 	struct kr_op *op = context;
 
 	op->call = 0;
+	kr_op_waits_for(op, KR_WAIT_HERE);
 	op->on_reply(op, err, reply, data);
 }
 
@@ -223,6 +247,7 @@ static void op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
 {
 	assert(!op->call);
 	op->on_reply = on_reply;
+	kr_op_waits_for(op, KR_WAIT_REQUEST);
 	op->call = kr_rpc_submit(op->mount->rpc, call, flags, on_call_reply, op);
 }
 
@@ -231,6 +256,7 @@ void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags
 {
 	assert(!op->call);
 	op->on_reply = on_reply;
+	kr_op_waits_for(op, KR_WAIT_REQUEST);
 	op->call = kr_rpc_call(op->mount->rpc, type, msg, NULL, 0, flags, on_call_reply, op);
 }
 

@@ -12,6 +12,7 @@
 
 #include "common/rpc/msg.h"
 #include "fuse/names/inode_table.h"
+#include "fuse/ops/io_trace_format.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/mount.h"
 #include "fuse/base/waiter.h"
@@ -47,7 +48,10 @@ struct kr_op {
 	bool begun;
 	struct kr_link all;
 	uint64_t started_ns, signalled_ns; /* 0: not signalled */
-	uint32_t opcode;                   /* counted under this when the op is freed; 0: not counted */
+	uint64_t unique;                   /* the kernel's number of the request, where its waits are watched; else 0 */
+	enum kr_wait waits_for;
+	uint64_t waits_since_ns, waited_ns[KR_WAITS];
+	uint32_t opcode; /* counted under this when the op is freed; 0: not counted */
 	const char *name;
 };
 
@@ -61,6 +65,9 @@ void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char 
 /* Any thread: the loop steps the op, and interrupts reach it from now on.  The caller must not touch the op any more.
  */
 void kr_op_post(struct kr_op *op);
+/* Loop thread: what the request waits for from now on, for the trace.  An op that is woken, or has the reply to its call,
+ * waits for nothing (KR_WAIT_HERE). */
+void kr_op_waits_for(struct kr_op *op, enum kr_wait wait);
 /* Loop thread.  0; or the error with which an op answers instead of waiting: -EINTR, -ETIMEDOUT. */
 int kr_op_given_up(const struct kr_op *op);
 /* Loop thread, a few times a second: steps the ops that are late, and those whose program has a signal that ends it. */

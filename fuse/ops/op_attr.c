@@ -455,6 +455,12 @@ static void send_behind(struct setattr_op *setattr)
 	send_setattr(setattr);
 }
 
+static void wait_for_flush(struct setattr_op *setattr)
+{
+	kr_op_waits_for(&setattr->op, KR_WAIT_FLUSH);
+	send_behind(setattr);
+}
+
 static void step_setattr(struct kr_op *op)
 {
 	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
@@ -467,7 +473,7 @@ static void step_setattr(struct kr_op *op)
 	else if (setattr->file)
 		err = kr_file_before_change(setattr->file, &setattr->waiter, setattr->size);
 	if (err == -EAGAIN)
-		send_behind(setattr);
+		wait_for_flush(setattr);
 	else if (err < 0)
 		kr_op_reply_err(op, err);
 	else

@@ -12,6 +12,8 @@ static void wake(struct kr_waiter *waiter)
 {
 	struct kr_file_op *op = KR_CONTAINER_OF(waiter, struct kr_file_op, waiter.waiter);
 
+	if (!op->op.call)
+		kr_op_waits_for(&op->op, KR_WAIT_HERE);
 	op->op.step(&op->op);
 }
 
@@ -40,6 +42,8 @@ void kr_file_op_wait(struct kr_file_op *op, uint8_t kinds)
 {
 	kr_file_wait(op->file, &op->waiter);
 	kr_file_need(op->file, kinds);
+	if (kinds)
+		kr_op_waits_for(&op->op, KR_WAIT_LEASE);
 }
 
 /* --- journaling writes ------------------------------------------------------------------------ */

@@ -33,6 +33,7 @@ static void step_lock(struct kr_op *op)
 	} else if (!lock->call && lock->want.kind == KR_LOCK_NONE && !kr_locks_any(file, &lock->want.owner)) {
 		kr_op_reply_err(op, 0);
 	} else if (!lock->call) {
+		kr_op_waits_for(op, KR_WAIT_LEASE);
 		lock->call = kr_locks_ask(file, &lock->want, lock->wait, on_locked, lock);
 	}
 }

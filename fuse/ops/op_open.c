@@ -281,8 +281,10 @@ static void step_open(struct kr_op *op)
 		err = kr_op_given_up(op);
 	else if (open->fi.flags & O_TRUNC)
 		err = kr_file_before_change(file, &open->file_op.waiter, 0);
-	if (err == -EAGAIN)
+	if (err == -EAGAIN) {
+		kr_op_waits_for(op, KR_WAIT_FLUSH);
 		return;
+	}
 	if (err) {
 		kr_op_reply_err(op, err);
 		return;

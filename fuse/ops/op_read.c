@@ -220,6 +220,10 @@ static void answer(struct read_op *read)
 	struct kr_op *op = &read->file_op.op;
 
 	(void)KR_FAULT("read.answer");
+	if (op->waited_ns[KR_WAIT_SERVER] && kr_stage_pulls_from_node(read->file_op.file->stage)) {
+		op->waited_ns[KR_WAIT_NODE] = op->waited_ns[KR_WAIT_SERVER];
+		op->waited_ns[KR_WAIT_SERVER] = 0;
+	}
 	note_end(read->file_op.file, read->number, read->parked.offset, read->parked.length, read->plan.length);
 	count_read(read->file_op.file, read->plan.length, read->missed);
 	fuse_reply_buf(kr_op_finish(op), read->buffer, read->plan.length);
@@ -304,6 +308,7 @@ static void step_read(struct kr_op *op)
 	if (got == -EAGAIN) {
 		kr_file_refresh(file);
 		kr_file_op_wait(&read->file_op, 0);
+		kr_op_waits_for(op, KR_WAIT_REQUEST);
 		return;
 	}
 	if (got == 0)
@@ -318,10 +323,13 @@ static void step_read(struct kr_op *op)
 	}
 	kr_read_plan_fini(&read->plan);
 	read->missed |= got == 0;
-	if (got == 0)
-		kr_file_op_wait(&read->file_op, 0);
-	else
+	if (got < 0) {
 		kr_op_reply_err(op, got);
+		return;
+	}
+	kr_file_op_wait(&read->file_op, 0);
+	/* The upstream may be known only when blocks come: see answer(). */
+	kr_op_waits_for(op, KR_WAIT_SERVER);
 }
 
 void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)

@@ -34,8 +34,8 @@ static void step_fallocate(struct kr_op *op)
 		kr_op_given_up(op) :
 		kr_file_before_change(fallocate->file_op.file, &fallocate->file_op.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
-		return;
-	if (err)
+		kr_op_waits_for(op, KR_WAIT_FLUSH);
+	else if (err)
 		kr_op_reply_err(op, err);
 	else
 		kr_op_send(op, KR_MSG_FALLOCATE, &fallocate->msg, 0, on_fallocated);
@@ -87,8 +87,8 @@ static void step_seek(struct kr_op *op)
 	err = kr_op_given_up(op) ? kr_op_given_up(op) :
 				   kr_file_before_change(seek->file_op.file, &seek->file_op.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
-		return;
-	if (err)
+		kr_op_waits_for(op, KR_WAIT_FLUSH);
+	else if (err)
 		kr_op_reply_err(op, err);
 	else
 		kr_op_send(op, KR_MSG_SEEK, &seek->msg, KR_RPC_READ_ONLY, on_sought);
@@ -148,8 +148,8 @@ static void step_copy(struct kr_op *op)
 	if (err == 0)
 		err = kr_file_before_change(copy->to.file, &copy->to.waiter, UINT64_MAX);
 	if (err == -EAGAIN)
-		return;
-	if (err)
+		kr_op_waits_for(op, KR_WAIT_FLUSH);
+	else if (err)
 		kr_op_reply_err(op, err);
 	else
 		kr_op_send(op, KR_MSG_COPY, &copy->msg, 0, on_copied);

@@ -127,6 +127,12 @@ static void on_fsynced(struct kr_op *op, int err, const void *reply, struct kr_b
 	step_sync(op);
 }
 
+static void send_fsync(struct sync_op *sync, const struct kr_fsync_request *request)
+{
+	kr_op_send(&sync->file_op.op, KR_MSG_FSYNC, request, 0, on_fsynced);
+	kr_op_waits_for(&sync->file_op.op, KR_WAIT_FLUSH);
+}
+
 /* The flags of FSYNC; 0: no FSYNC is needed.  A write need not wait until other nodes drop their pages.  If it went in
  * under WRITE, they had dropped them; if it was let through, this node's own dropping waits for it. */
 static uint8_t fsync_flags(const struct sync_op *sync)
@@ -142,12 +148,11 @@ static uint8_t fsync_flags(const struct sync_op *sync)
  * not got through this handle. */
 static void applied(struct sync_op *sync, int report)
 {
-	struct kr_op *op = &sync->file_op.op;
 	struct kr_fsync_request request = {.file = sync->file_op.file->fid, .flags = fsync_flags(sync)};
 
 	sync->unseen = sync->file_op.file->flush->unseen;
 	if ((request.flags || sync->fsync) && !report && !sync->synced)
-		kr_op_send(op, KR_MSG_FSYNC, &request, 0, on_fsynced);
+		send_fsync(sync, &request);
 	else
 		finish(sync, report);
 }
@@ -162,7 +167,7 @@ static void sync_behind(struct sync_op *sync)
 	sync->behind = sync->fsync ? kr_flush_under_way(file, sync->seq) : 0;
 	sync->unseen = file->flush->unseen;
 	if (sync->behind)
-		kr_op_send(&sync->file_op.op, KR_MSG_FSYNC, &request, 0, on_fsynced);
+		send_fsync(sync, &request);
 }
 
 static void step_sync(struct kr_op *op)
@@ -198,6 +203,7 @@ static void step_sync(struct kr_op *op)
 	}
 	sync->synced = false;
 	kr_file_op_wait(&sync->file_op, 0);
+	kr_op_waits_for(op, KR_WAIT_FLUSH);
 	if (!sync->asked) {
 		sync->asked = true;
 		sync->errors = errors;

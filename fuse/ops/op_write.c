@@ -270,6 +270,7 @@ static void step_write(struct kr_op *op)
 	} else {
 		kr_flusher_need_space(mount->flusher);
 		kr_files_wait_space(mount->files, &op->waiter);
+		kr_op_waits_for(op, KR_WAIT_SPACE);
 	}
 }
 

@@ -125,7 +125,8 @@ static void on_where(struct kr_op *op, int err, const void *message, struct kr_b
 
 	(void)data;
 	if (err == 0) {
-		text = where->json ? kr_holders_json(&reply->nodes, reply->size) : kr_holders_text(&reply->nodes, reply->size);
+		text = where->json ? kr_holders_json(&reply->nodes, reply->size) :
+				     kr_holders_text(&reply->nodes, reply->size);
 		err = text ? 0 : -EBADMSG;
 	}
 	/* A server of a version that does not know WHERE answers -EPROTO. */

@@ -357,6 +357,11 @@ uint64_t kr_stage_bytes(struct kr_stage *stage, uint64_t version)
 	return kr_cache_present(stage->entry) + unstored.bytes;
 }
 
+bool kr_stage_pulls_from_node(const struct kr_stage *stage)
+{
+	return stage->upstream && stage->upstream->to.node != 0;
+}
+
 /* --- reading ---------------------------------------------------------------------------------- */
 
 /* One block's part. */

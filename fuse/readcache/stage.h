@@ -68,6 +68,8 @@ int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
 int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes);
 /* How many bytes of VERSION are here, in memory or in the cache; 0 if the stage has another version. */
 uint64_t kr_stage_bytes(struct kr_stage *stage, uint64_t version);
+/* Loop thread.  Whether blocks come from another node now, not from the server. */
+bool kr_stage_pulls_from_node(const struct kr_stage *stage);
 /* A program has read or wants to read this: feeds read-ahead. Any thread, cheap; call it for every read, also those
  * that the fast path served. */
 void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);

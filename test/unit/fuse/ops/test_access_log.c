@@ -14,6 +14,7 @@
 
 #include "common/base/util.h"
 #include "fuse/names/inode_table.h"
+#include "fuse/ops/kernel_requests.h"
 
 static struct kr_mount mount;
 static struct kr_access_log *access_log;
@@ -23,7 +24,8 @@ static int set_up(void **state)
 	const struct kr_fid root = {.length = 1, .bytes = {1}};
 
 	(void)state;
-	access_log = kr_access_log_new(&mount);
+	mount.requests = kr_kernel_requests_new(&mount);
+	mount.access_log = access_log = kr_access_log_new(&mount);
 	return kr_inodes_new(&root, &mount.inodes);
 }
 
@@ -31,6 +33,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	kr_access_log_free(access_log);
+	kr_kernel_requests_free(mount.requests);
 	kr_inodes_free(mount.inodes);
 	return 0;
 }
@@ -44,7 +47,7 @@ static void arrive(uint64_t unique, uint32_t opcode, const void *body, size_t le
 
 	memcpy(message, &header, sizeof(header));
 	memcpy(message + sizeof(header), body, length);
-	kr_access_arrived(access_log, message);
+	kr_kernel_request_arrived(mount.requests, message);
 }
 
 static void answer(uint64_t unique, int err, const void *body, size_t length)
@@ -52,7 +55,7 @@ static void answer(uint64_t unique, int err, const void *body, size_t length)
 	struct fuse_out_header header = {.len = (uint32_t)(sizeof(header) + length), .error = err, .unique = unique};
 	struct iovec iov[2] = {{&header, sizeof(header)}, {(void *)(uintptr_t)body, length}};
 
-	kr_access_answers(access_log, iov, length ? 2 : 1);
+	kr_kernel_request_answered(mount.requests, iov, length ? 2 : 1);
 }
 
 static void look_up(uint64_t unique, const char *name)
