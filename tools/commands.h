@@ -9,6 +9,7 @@
 int kr_tool_status(int argc, char **argv);
 int kr_tool_top(int argc, char **argv);
 int kr_tool_log(int argc, char **argv);
+int kr_tool_trace(int argc, char **argv);
 int kr_tool_flush(int argc, char **argv);
 int kr_tool_stage(int argc, char **argv);
 int kr_tool_where(int argc, char **argv);

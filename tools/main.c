@@ -16,6 +16,7 @@ static const struct {
 	{"status", kr_tool_status, "what a mount or a server is doing, what is not yet on the server, errors"},
 	{"top", kr_tool_top, "the same live: rates, backlog, times of operations, nodes"},
 	{"log", kr_tool_log, "each operation of programs on a mount, as it happens"},
+	{"trace", kr_tool_trace, "what each program asks of which files, and what it waits for"},
 	{"doctor", kr_tool_doctor, "look for what makes a node or a server slow, unsafe or unreachable"},
 	{"bench", kr_tool_bench, "how fast a mount is beside this machine's disk, within a minute"},
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},

@@ -26,8 +26,18 @@
 #include "fuse/ops/kernel_requests.h"
 #include "fuse/ops/process.h"
 
-enum { INTERVAL_MS = 5000, YOUNG_NS = 2000000000, LOOK_NS = 1000000, OTHERS = -1 };
+enum { INTERVAL_MS = 5000, YOUNG_NS = 2000000000, LOOK_NS = 1000000, OTHERS = -1, LATEST = 8 };
 #define FILE_MAX (UINT64_C(1) << 30)
+
+/* The latest reads or writes.  The kernel reads ahead with several requests at a time, which are answered in any order;
+ * so two are sequential where one begins at the end of the other, whichever comes first. */
+struct latest {
+	struct range {
+		uint64_t begin, end;
+		bool alone; /* not sequential yet */
+	} ranges[LATEST];   /* at first 0 to 0: what begins the file is sequential */
+	unsigned next;
+};
 
 /* What one process has done with one file. */
 struct use {
@@ -36,7 +46,8 @@ struct use {
 	struct kr_fid id; /* length 0: not known */
 	char *path;       /* owned; NULL: not known */
 	uint64_t creates, opens, reads, read_bytes, read_sequential, from_node, from_server, writes, written_bytes,
-		written_sequential, copied_from, copied_to, end, next_read, next_write;
+		written_sequential, copied_from, copied_to, end;
+	struct latest latest_reads, latest_writes;
 	uint64_t first_ns, last_ns, took_ns;
 };
 
@@ -196,19 +207,36 @@ static enum kr_io_trace_kind kind_of(uint32_t opcode)
 	}
 }
 
+/* How many more bytes are sequential now that these have been read or written. */
+static uint64_t find_sequential(struct latest *latest, uint64_t begin, uint64_t end)
+{
+	struct range *own = &latest->ranges[latest->next % LATEST], added = {begin, end, true};
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < LATEST; i++) {
+		struct range *range = &latest->ranges[i];
+
+		if (range->end != begin && (range->begin != end || range->end == range->begin))
+			continue;
+		bytes += range->alone ? range->end - range->begin : 0;
+		range->alone = added.alone = false;
+	}
+	*own = added;
+	latest->next++;
+	return bytes + (added.alone ? 0 : end - begin);
+}
+
 static void add_read(struct use *use, const struct kr_kernel_request *request)
 {
 	const uint64_t bytes = (uint64_t)request->bytes, end = request->offset + bytes;
 
 	use->reads++;
 	use->read_bytes += bytes;
-	if (request->offset == use->next_read)
-		use->read_sequential += bytes;
+	use->read_sequential += find_sequential(&use->latest_reads, request->offset, end);
 	if (request->waited_ns[KR_WAIT_NODE])
 		use->from_node += bytes;
 	else if (request->waited_ns[KR_WAIT_SERVER])
 		use->from_server += bytes;
-	use->next_read = end;
 	use->end = KR_MAX(use->end, end);
 }
 
@@ -218,9 +246,7 @@ static void add_write(struct use *use, const struct kr_kernel_request *request)
 
 	use->writes++;
 	use->written_bytes += bytes;
-	if (request->offset == use->next_write)
-		use->written_sequential += bytes;
-	use->next_write = end;
+	use->written_sequential += find_sequential(&use->latest_writes, request->offset, end);
 	use->end = KR_MAX(use->end, end);
 }
 
@@ -538,7 +564,7 @@ int kr_io_trace_start(struct kr_io_trace *trace)
 	int err;
 
 	if (trace->file)
-		return -EALREADY;
+		return -EEXIST;
 	err = open_file(trace);
 	if (err < 0)
 		return err;
@@ -555,7 +581,7 @@ int kr_io_trace_start(struct kr_io_trace *trace)
 int kr_io_trace_write(struct kr_io_trace *trace, bool stop)
 {
 	if (!trace->file)
-		return -ENOENT;
+		return -ENODATA;
 	trace->stop |= stop;
 	write_now(trace);
 	return 0;

@@ -20,9 +20,9 @@ void kr_io_trace_close(struct kr_io_trace *trace);
 /* The loop has ended, and no request will come; writes what is left.  NULL is fine. */
 void kr_io_trace_free(struct kr_io_trace *trace);
 
-/* Loop thread.  Begins a new file; -EALREADY: it is on; other errors of the file, with a reason. */
+/* Loop thread.  Begins a new file; -EEXIST: it is on; other errors of the file, with a reason. */
 int kr_io_trace_start(struct kr_io_trace *trace);
-/* Loop thread.  Has the sums written, and the trace ended if STOP.  -ENOENT: it is off. */
+/* Loop thread.  Has the sums written, and the trace ended if STOP.  -ENODATA: it is off. */
 int kr_io_trace_write(struct kr_io_trace *trace, bool stop);
 /* Loop thread.  {"on", "writing", "file", "error"}, owned.  "writing": what was asked last is not in the file yet.
  * "error": why the trace has ended by itself; "": it has not. */

@@ -171,7 +171,7 @@ static void a_process_has_its_files(void **state)
 	happen(getpid(), FUSE_READ, node, 1000, 200, 2000000);
 	happen(getpid(), FUSE_LOOKUP, node, 0, -1, 0);
 	happen(0, FUSE_RELEASE, node, 0, -1, 0);
-	assert_int_equal(do_in_loop(begin), -EALREADY);
+	assert_int_equal(do_in_loop(begin), -EEXIST);
 	assert_int_equal(do_in_loop(stop), 0);
 	end(); /* waits for the job */
 	lines = read_file();
@@ -192,6 +192,38 @@ static void a_process_has_its_files(void **state)
 	for (size_t i = 0; i < KR_ARRAY_SIZE(expected); i++)
 		assert_int_equal(number_of(line, 3 + i), expected[i]);
 	json_decref(lines);
+}
+
+static json_int_t sequential(const uint64_t *blocks, size_t count)
+{
+	uint64_t node = learn(1, "f");
+	json_int_t bytes;
+	json_t *lines;
+
+	for (size_t i = 0; i < count; i++)
+		happen(getpid(), FUSE_READ, node, blocks[i] * 10, 10, 0);
+	assert_int_equal(do_in_loop(stop), 0);
+	end();
+	lines = read_file();
+	bytes = number_of(find_line(lines, "F", 2, "f"), 7);
+	json_decref(lines);
+	return bytes;
+}
+
+static void read_ahead_may_be_answered_in_any_order(void **state)
+{
+	const uint64_t blocks[] = {3, 1, 0, 2, 4, 7, 6, 5};
+
+	(void)state;
+	assert_int_equal(sequential(blocks, KR_ARRAY_SIZE(blocks)), 80);
+}
+
+static void what_goes_to_and_fro_is_not_sequential(void **state)
+{
+	const uint64_t blocks[] = {9, 3, 5, 1, 7, 11};
+
+	(void)state;
+	assert_int_equal(sequential(blocks, KR_ARRAY_SIZE(blocks)), 0);
 }
 
 /* Memory is bounded: however many files and processes there are, the sums are right. */
@@ -231,7 +263,7 @@ static void more_than_it_keeps_is_written_or_summed_up(void **state)
 	json_decref(lines);
 }
 
-static void what_is_off_is_enoent_and_may_begin_anew(void **state)
+static void what_is_off_is_enodata_and_may_begin_anew(void **state)
 {
 	json_t *lines;
 
@@ -243,7 +275,7 @@ static void what_is_off_is_enoent_and_may_begin_anew(void **state)
 	json_decref(lines);
 	assert_int_equal(kr_loop_new(&mount.kr_loop), 0);
 	do_in_loop(make);
-	assert_int_equal(do_in_loop(stop), -ENOENT);
+	assert_int_equal(do_in_loop(stop), -ENODATA);
 	assert_int_equal(do_in_loop(begin), 0); /* and the mount ends without a stop */
 	happen(-7, FUSE_LOOKUP, FUSE_ROOT_ID, 0, -1, 0);
 	end();
@@ -285,8 +317,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_process_has_its_files, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(read_ahead_may_be_answered_in_any_order, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_goes_to_and_fro_is_not_sequential, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(more_than_it_keeps_is_written_or_summed_up, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(what_is_off_is_enoent_and_may_begin_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_is_off_is_enodata_and_may_begin_anew, set_up, tear_down),
 		cmocka_unit_test(a_process_is_what_proc_says),
 	};
 

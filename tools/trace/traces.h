@@ -1,0 +1,90 @@
+/* The parts of `kairan trace show`: reads trace files of mounts (fuse/ops/io_trace_format.h) into memory, sums them up,
+ * prints and exports them. */
+#ifndef KR_TOOLS_TRACES_H
+#define KR_TOOLS_TRACES_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/table.h"
+#include "fuse/ops/io_trace_format.h"
+
+/* Bytes of one file, or of many, in the order of the file's lines. */
+enum kr_traced_figure {
+	KR_TRACED_CREATES,
+	KR_TRACED_OPENS,
+	KR_TRACED_READS,
+	KR_TRACED_READ_BYTES,
+	KR_TRACED_READ_SEQUENTIAL,
+	KR_TRACED_FROM_NODE,
+	KR_TRACED_FROM_SERVER,
+	KR_TRACED_WRITES,
+	KR_TRACED_WRITTEN_BYTES,
+	KR_TRACED_WRITTEN_SEQUENTIAL,
+	KR_TRACED_COPIED_FROM,
+	KR_TRACED_COPIED_TO,
+	KR_TRACED_FIGURES
+};
+
+struct kr_traced_sum;
+
+struct kr_traced_process {
+	struct kr_table_link link;
+	char *node, *command, *cgroup; /* owned */
+	json_int_t trace;              /* the number of the trace that has named it first, from 1 */
+	json_int_t pid, start, uid;
+	double first, last; /* seconds since 1970, as all below */
+	uint64_t requests[KR_IO_TRACE_KINDS], took_us[KR_IO_TRACE_KINDS], waited_us[KR_WAITS];
+	struct kr_traced_sum *sum; /* traces_sum.c's */
+};
+
+struct kr_traced_file {
+	struct kr_table_link link;
+	char *id, *path; /* owned; the path as it was known last */
+	uint64_t end;
+};
+
+/* What a process has done with a file. */
+struct kr_traced_use {
+	struct kr_table_link link;
+	struct kr_traced_process *process;
+	struct kr_traced_file *file;
+	uint64_t figures[KR_TRACED_FIGURES], took_us;
+	double first, last;
+};
+
+struct kr_traces {
+	struct kr_traced_process **processes;
+	struct kr_traced_file **files;
+	struct kr_traced_use **uses;
+	size_t trace_count, process_count, file_count, use_count;
+	struct kr_table by_process, by_file, by_use;
+};
+
+void kr_traces_init(struct kr_traces *traces);
+void kr_traces_fini(struct kr_traces *traces);
+/* Adds the trace that IN holds; NAME is for messages.  0, or -EBADMSG with a reason: it is no trace, or of another
+ * format.  *RET_CUT: it has no end. */
+int kr_traces_read(struct kr_traces *traces, FILE *in, const char *name, bool *ret_cut);
+
+bool kr_traced_use_reads(const struct kr_traced_use *use);
+bool kr_traced_use_writes(const struct kr_traced_use *use);
+/* The time of all requests. */
+uint64_t kr_traced_took_us(const struct kr_traced_process *process);
+/* The name of a wait, as people read it. */
+const char *kr_traced_wait_name(enum kr_wait wait);
+
+/* What processes are put together by: "program", "process", "node", "job" (of Slurm, or the cgroup). */
+bool kr_traces_knows_key(const char *by);
+/* Prints a table, and the files that several nodes have read. */
+void kr_traces_print(const struct kr_traces *traces, const char *by, FILE *out);
+/* {BY: [sums], "shared_files": [...]}, owned. */
+json_t *kr_traces_json(const struct kr_traces *traces, const char *by);
+/* Events for Perfetto and chrome://tracing: a track for each process, with its files. */
+void kr_traces_perfetto(const struct kr_traces *traces, FILE *out);
+/* For Graphviz: programs, and the files that go between them; files that the same programs write and read are one. */
+void kr_traces_dot(const struct kr_traces *traces, FILE *out);
+
+#endif
