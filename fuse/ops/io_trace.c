@@ -304,12 +304,16 @@ static void add(
 	}
 }
 
-/* A process may become another program at any time (execve); most do when they are young. */
+/* A process may become another program at any time (execve); most do when they are young.  So /proc is asked at first,
+ * and again whenever the process is twice as old as it was then. */
 static bool should_look(const struct process *process, uint64_t now_ns)
 {
-	return process->pid > 0 &&
-		(!process->looked_ns ||
-			(now_ns - process->first_ns < YOUNG_NS && now_ns - process->looked_ns > LOOK_NS));
+	const uint64_t age_ns = now_ns - process->first_ns;
+
+	if (process->pid <= 0)
+		return false;
+	return !process->looked_ns ||
+		(age_ns < YOUNG_NS && age_ns > LOOK_NS && age_ns > 2 * (process->looked_ns - process->first_ns));
 }
 
 /* [lock] The process of REQUEST, made if there is none.  *RET_LOOK: /proc should be asked about it. */
