@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -17,8 +16,8 @@
 #include "common/base/types.h"
 #include "common/base/util.h"
 #include "common/rpc/resolve.h"
-#include "fuse/daemon/local_place.h"
 #include "tools/bench_measure.h"
+#include "tools/bench_place.h"
 #include "tools/base/client.h"
 #include "tools/commands.h"
 #include "tools/base/find_mount.h"
@@ -34,7 +33,7 @@ static const char usage[] =
 
 #define SIZE_MAX_BYTES (UINT64_C(256) << 20)
 #define SIZE_MIN_BYTES (UINT64_C(8) << 20)
-enum { SHARE_OF_FREE = 8, CONNECTS = 5 };
+enum { CONNECTS = 5 };
 
 static const struct {
 	const char *name, *json;
@@ -51,9 +50,7 @@ static const struct {
 
 /* A directory that the measurement has made, and what it has found there. */
 struct place {
-	char *parent, *directory; /* owned; directory NULL: not made */
-	char type[KR_PLACE_TYPE];
-	int fd;
+	struct kr_bench_dir dir;
 	double rates[KR_BENCH_RATES];
 };
 
@@ -63,24 +60,7 @@ struct link {
 	long speed_mbit;   /* as the card says; 0: it says nothing */
 };
 
-static volatile sig_atomic_t stopped;
-
-/* --- interruption and progress ---------------------------------------------------------------- */
-
-static void on_signal(int number)
-{
-	stopped = number;
-}
-
-/* A second signal ends the program at once. */
-static void watch_signals(void)
-{
-	const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
-}
+/* --- progress --------------------------------------------------------------------------------- */
 
 static bool go_on(const struct kr_bench_place *place, enum kr_bench_rate rate, double share)
 {
@@ -91,7 +71,7 @@ static bool go_on(const struct kr_bench_place *place, enum kr_bench_rate rate, d
 		shown_ns = now_ns;
 		fprintf(stderr, "\r%s: %-16s %3.0f %% ", place->name, rows[rate].name, share * 100);
 	}
-	return !stopped;
+	return !kr_bench_stopped;
 }
 
 static void end_progress(void)
@@ -101,39 +81,6 @@ static void end_progress(void)
 }
 
 /* --- places ----------------------------------------------------------------------------------- */
-
-static int make_place(struct place *place, const char *parent)
-{
-	char *directory = NULL;
-
-	if (asprintf(&directory, "%s/.kairan-bench-XXXXXX", parent) < 0)
-		abort();
-	if (!mkdtemp(directory)) {
-		int err = -errno;
-
-		free(directory);
-		return kr_fail_errno(err, "cannot make a directory in %s", parent);
-	}
-	place->directory = directory;
-	place->parent = kr_xstrdup(parent);
-	place->fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (place->fd < 0)
-		return kr_fail_errno(-errno, "%s", directory);
-	kr_place_of(place->fd, place->type);
-	return 0;
-}
-
-static void remove_place(struct place *place)
-{
-	if (place->fd >= 0) {
-		kr_bench_clear(place->fd);
-		close(place->fd);
-	}
-	if (place->directory && rmdir(place->directory) < 0)
-		fprintf(stderr, "kairan: cannot remove %s: %s\n", place->directory, strerror(errno));
-	free(place->directory);
-	free(place->parent);
-}
 
 /* The mount's local directory, if this user may write there, else /var/tmp. */
 static int make_local(struct place *place, const struct kr_mounted *mounted)
@@ -145,26 +92,11 @@ static int make_local(struct place *place, const struct kr_mounted *mounted)
 	if (kr_ask_mount(mounted, "status", "", &status) == 0)
 		path = json_string_value(json_object_get(status, "local"));
 	if (path)
-		err = make_place(place, path);
+		err = kr_bench_dir_make(&place->dir, path);
 	if (err < 0)
-		err = make_place(place, "/var/tmp");
+		err = kr_bench_dir_make(&place->dir, "/var/tmp");
 	json_decref(status);
 	return err;
-}
-
-static int free_bytes(const struct place *place, uint64_t *limit)
-{
-	struct statvfs facts;
-	uint64_t room;
-
-	if (fstatvfs(place->fd, &facts) < 0)
-		return kr_fail_errno(-errno, "%s", place->parent);
-	room = (uint64_t)facts.f_bavail * facts.f_frsize;
-	if (room / SHARE_OF_FREE < SIZE_MIN_BYTES)
-		return kr_fail(-ENOSPC, "%s: too little space: %s are free, and %s are wanted", place->parent,
-			kr_bytes_text((json_int_t)room), kr_bytes_text((json_int_t)(SIZE_MIN_BYTES * SHARE_OF_FREE)));
-	*limit = KR_MIN(*limit, room / SHARE_OF_FREE);
-	return 0;
 }
 
 /* --- the link --------------------------------------------------------------------------------- */
@@ -229,7 +161,7 @@ static void measure_link(const struct kr_mounted *mounted, struct link *ret_link
 		kr_resolve(&endpoint, false, &addresses) < 0)
 		return;
 	kr_endpoint_format(&endpoint, ret_link->server, sizeof(ret_link->server));
-	for (int i = 0; i < CONNECTS && !stopped; i++) {
+	for (int i = 0; i < CONNECTS && !kr_bench_stopped; i++) {
 		double ms = connect_once((const struct sockaddr *)&addresses.items[0], ret_link);
 
 		if (ms > 0 && (ret_link->connect_ms == 0 || ms < ret_link->connect_ms))
@@ -241,7 +173,8 @@ static void measure_link(const struct kr_mounted *mounted, struct link *ret_link
 
 static json_t *json_rates(const struct place *place)
 {
-	json_t *object = json_pack("{s:o, s:s}", "directory", kr_text_json(place->parent), "filesystem", place->type);
+	json_t *object =
+		json_pack("{s:o, s:s}", "directory", kr_text_json(place->dir.parent), "filesystem", place->dir.type);
 
 	for (int i = 0; i < KR_BENCH_RATES; i++)
 		json_object_set_new(object, rows[i].json, json_real(place->rates[i]));
@@ -271,9 +204,9 @@ static void print_rows(const struct place *mount, const struct place *local, int
 static void print_table(
 	const struct place *mount, const struct place *local, const struct link *link, uint64_t file_size)
 {
-	KR_AUTO_FREE char *there = kr_text_shown(mount->parent), *here = kr_text_shown(local->parent);
+	KR_AUTO_FREE char *there = kr_text_shown(mount->dir.parent), *here = kr_text_shown(local->dir.parent);
 
-	printf("mount  %s\nlocal  %s (%s)\n", there, here, local->type);
+	printf("mount  %s\nlocal  %s (%s)\n", there, here, local->dir.type);
 	printf("link   %s by %s: %.2f ms to connect", link->server, *link->interface ? link->interface : "?",
 		link->connect_ms);
 	if (link->speed_mbit)
@@ -292,13 +225,13 @@ static void print_table(
 
 static int measure(struct place *mount, struct place *local, uint64_t *ret_size)
 {
-	struct kr_bench_place there = {.name = "mount", .fd = mount->fd, .is_mount = true, .go_on = go_on};
-	struct kr_bench_place here = {.name = "local", .fd = local->fd, .go_on = go_on};
+	struct kr_bench_place there = {.name = "mount", .fd = mount->dir.fd, .is_mount = true, .go_on = go_on};
+	struct kr_bench_place here = {.name = "local", .fd = local->dir.fd, .go_on = go_on};
 	uint64_t limit = SIZE_MAX_BYTES;
-	int err = free_bytes(mount, &limit);
+	int err = kr_bench_dir_room(&mount->dir, SIZE_MIN_BYTES, &limit);
 
 	if (err == 0)
-		err = free_bytes(local, &limit);
+		err = kr_bench_dir_room(&local->dir, SIZE_MIN_BYTES, &limit);
 	if (err == 0)
 		err = kr_bench_size(&there, limit, ret_size);
 	if (err == 0)
@@ -310,13 +243,13 @@ static int measure(struct place *mount, struct place *local, uint64_t *ret_size)
 
 static int bench(const char *directory, const struct kr_mounted *mounted, bool json)
 {
-	struct place mount = {.fd = -1}, local = {.fd = -1};
+	struct place mount = {.dir.fd = -1}, local = {.dir.fd = -1};
 	struct link link = {0};
 	uint64_t size = 0;
 	int err;
 
-	watch_signals();
-	err = make_place(&mount, directory);
+	kr_bench_watch_signals();
+	err = kr_bench_dir_make(&mount.dir, directory);
 	if (err == 0)
 		err = make_local(&local, mounted);
 	if (err == 0)
@@ -328,8 +261,8 @@ static int bench(const char *directory, const struct kr_mounted *mounted, bool j
 		print_json(&mount, &local, &link, size);
 	else if (err == 0)
 		print_table(&mount, &local, &link, size);
-	remove_place(&mount);
-	remove_place(&local);
+	kr_bench_dir_remove(&mount.dir);
+	kr_bench_dir_remove(&local.dir);
 	return err;
 }
 
@@ -359,9 +292,9 @@ int kr_tool_bench(int argc, char **argv)
 		err = bench(argv[optind], &mounted, json);
 		kr_mounted_fini(&mounted);
 	}
-	if (stopped) {
-		signal(stopped, SIG_DFL);
-		raise(stopped);
+	if (kr_bench_stopped) {
+		signal(kr_bench_stopped, SIG_DFL);
+		raise(kr_bench_stopped);
 	}
 	if (err < 0) {
 		kr_tool_failed();
