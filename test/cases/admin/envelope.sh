@@ -1,0 +1,57 @@
+# kairan envelope: what it measures is the link's and what was done, it leaves nothing behind, also when it is interrupted; two envelopes beside each other.
+# timeout: 300
+. "$TOP/test/lib.sh"
+K=$B/tools/kairan
+cluster 1 200mbit
+server_start
+mounts_start
+M=$(mnt 1)
+bare() { [ -z "$(ls -A -I .kairan "$EXPORT")" ]; }
+
+note "a link of 200 Mbit/s"
+before=$(sent_by server)
+kairan 1 envelope --processes 3 --max-size 1 --json "$WORK/json" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+cat "$WORK/said"
+python3 - "$WORK/json" $(($(sent_by server) - before)) <<'P' || fail "see above"
+import json, sys
+said, sent = json.load(open(sys.argv[1])), int(sys.argv[2])
+assert said["machine"]["processors"] >= 1 and said["machine"]["memory_bytes"] > 1 << 20 and said["machine"]["node"] == "node1", said["machine"]
+points = {(point["what"], point["processes"], point["size"]): point for point in said["points"]}
+sizes = {"create": [0], "stat": [0], "open": [0], "remove": [0]}
+sizes.update({what: [1 << 10, 1 << 14, 1 << 18] for what in ("write", "read from the server", "read from the cache")})
+assert set(points) == {(what, processes, size) for what in sizes for processes in (1, 2, 3) for size in sizes[what]}, sorted(points)
+for point in points.values():
+    assert 0 < point["lowest"] <= point["per_s"] <= point["highest"], point
+link = 25e6  # bytes per second
+for processes in (1, 2, 3):
+    for what in "write", "read from the server":
+        assert points[what, processes, 1 << 18]["per_s"] * (1 << 18) < link * 1.2, (what, processes)
+    # What the link carries at most bounds the one, and not the other.
+    assert points["read from the cache", processes, 1 << 18]["per_s"] > 1.5 * points["read from the server", processes, 1 << 18]["per_s"]
+assert sent > 3 << 18, sent
+P
+bare || fail "it leaves $(ls -A "$EXPORT")"
+
+note "two beside each other, and what is none"
+"$K" envelope --compare "$WORK/json" "$WORK/json" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+[ "$(grep -c ' 1\.00$' "$WORK/said")" = 39 ] || fail "$(cat "$WORK/said")"
+echo '{}' >"$WORK/other"
+"$K" envelope --compare "$WORK/json" "$WORK/other" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "is not an envelope of this version" "$WORK/said" || fail "$(cat "$WORK/said")"
+for wrong in "--processes 0" "--processes 65" "--max-size x"; do
+	# shellcheck disable=SC2086
+	kairan 1 envelope $wrong "$M" >"$WORK/said" 2>&1
+	[ $? = 64 ] && grep -q "is not a number from 1 to" "$WORK/said" || fail "$wrong: $(cat "$WORK/said")"
+done
+kairan 1 envelope "$WORK" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "does not lie on a mount" "$WORK/said" || fail "$(cat "$WORK/said")"
+
+note "interrupted"
+nsenter -t "${KEEPER[node1]}" -n -u -m -- env --default-signal=INT "$K" envelope --processes 2 "$M" >"$WORK/said" 2>&1 &
+envelope=$!
+has_begun() { [ -n "$(ls "$EXPORT"/.kairan-bench-*/ 2>/dev/null)" ]; }
+until_ok 30 "it works" has_begun
+kill -INT $envelope
+wait $envelope
+[ $? = 130 ] && bare || fail "interrupted, it leaves $(ls -A "$EXPORT"): $(cat "$WORK/said")"
+finish

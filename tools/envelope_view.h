@@ -1,0 +1,17 @@
+/* What kairan envelope shows: an envelope is JSON, as in envelope.c.  PURE. */
+#ifndef KR_TOOLS_ENVELOPE_VIEW_H
+#define KR_TOOLS_ENVELOPE_VIEW_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* A point with the median of RATES (COUNT > 0, sorted here), its lowest and highest; SIZE 0: no bytes move.  Owned. */
+json_t *kr_envelope_point(const char *what, json_int_t processes, json_int_t size, double *rates, size_t count);
+/* Prints a table of all points: operations per second, and MiB/s where bytes move. */
+void kr_envelope_print(const json_t *envelope, FILE *out);
+/* Prints the points that both have, and their quotient B/A.  A quotient is marked where the ranges of the two do not
+ * overlap.  Returns the number of points. */
+size_t kr_envelope_compare(const json_t *a, const json_t *b, FILE *out);
+
+#endif
