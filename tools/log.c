@@ -18,7 +18,8 @@
 static const char usage[] =
 	"usage: kairan log [--pid PID] [--user USER] [--path PATH] [--slower MS] [--json] MOUNTPOINT\n"
 	"Prints each operation of programs on a mount when it has ended, until Ctrl-C or the unmount: when it began,\n"
-	"process, user, operation, path from the mount's root, offset and bytes, result, microseconds.\n"
+	"process, user, operation, path from the mount's root, offset and bytes, result, microseconds, and what it has\n"
+	"waited for of these (kairan(1) has the words).\n"
 	"  --pid PID     only of this process\n"
 	"  --user USER   only of this user (a name or a number)\n"
 	"  --path PATH   only on this file, or on what is below this directory\n"
@@ -137,6 +138,19 @@ static void print_time(double time_s)
 	printf("%s.%06d", text, (int)((time_s - (double)seconds) * 1e6));
 }
 
+static void print_waits(json_t *waits)
+{
+	const char *separator = " (", *what;
+	json_t *us;
+
+	json_object_foreach(waits, what, us)
+	{
+		printf("%s%s %" JSON_INTEGER_FORMAT, separator, what, json_integer_value(us));
+		separator = ", ";
+	}
+	puts(json_object_size(waits) ? ")" : "");
+}
+
 static void print_record(const json_t *record)
 {
 	KR_AUTO_FREE char *path = kr_text_shown(kr_text_of(record, "path"));
@@ -152,7 +166,8 @@ static void print_record(const json_t *record)
 		printf(" offset=%" JSON_INTEGER_FORMAT, kr_number(record, NULL, "offset"));
 	if (json_object_get(record, "bytes"))
 		printf(" bytes=%" JSON_INTEGER_FORMAT, kr_number(record, NULL, "bytes"));
-	printf(" -> %s, %" JSON_INTEGER_FORMAT " us\n", *error ? error : "OK", kr_number(record, NULL, "us"));
+	printf(" -> %s, %" JSON_INTEGER_FORMAT " us", *error ? error : "OK", kr_number(record, NULL, "us"));
+	print_waits(json_object_get(record, "waits"));
 }
 
 static void print_line(const char *line, size_t length)

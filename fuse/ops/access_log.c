@@ -155,6 +155,24 @@ static void add_line(struct kr_access_reader *reader, const char *line, size_t l
 		kr_put_bytes(&reader->lines, line, length);
 }
 
+/* What the request has waited for elsewhere, in microseconds; NULL: nothing. */
+static json_t *make_waits(const struct kr_kernel_request *request)
+{
+	static const char *const names[KR_WAITS] = KR_WAIT_NAMES;
+	json_t *waits = NULL;
+
+	for (int wait = KR_WAIT_HERE + 1; wait < KR_WAITS; wait++) {
+		const json_int_t us = (json_int_t)(request->waited_ns[wait] / 1000);
+
+		if (us == 0)
+			continue;
+		if (!waits)
+			waits = json_object();
+		json_object_set_new(waits, names[wait], json_integer(us));
+	}
+	return waits;
+}
+
 /* The line, owned; NULL: out of memory. */
 static char *make_line(const struct kr_kernel_request *request)
 {
@@ -164,6 +182,7 @@ static char *make_line(const struct kr_kernel_request *request)
 	json_t *line = json_pack("{sf si sI ss ss* ss*}", "time", time_s, "pid", request->pid, "uid",
 		(json_int_t)request->header.uid, "operation", kr_request_name(opcode), "path", request->path, "to",
 		request->to);
+	json_t *waits;
 	char *text;
 
 	if (opcode == FUSE_READ || opcode == FUSE_WRITE)
@@ -173,6 +192,8 @@ static char *make_line(const struct kr_kernel_request *request)
 	if (request->error)
 		json_object_set_new(line, "errno", json_string(strerrorname_np(request->error)));
 	json_object_set_new(line, "us", json_integer((json_int_t)us));
+	if ((waits = make_waits(request)))
+		json_object_set_new(line, "waits", waits);
 	text = json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(16));
 	json_decref(line);
 	return text;

@@ -55,4 +55,9 @@ enum kr_wait {
 	KR_WAITS
 };
 
+#define KR_WAIT_NAMES \
+	{ \
+		"here", "request", "lease", "server", "node", "flush", "space" \
+	}
+
 #endif

@@ -340,7 +340,7 @@ static json_t *named(const uint64_t *values, const char *const *names, size_t co
 static json_t *sum_json(const struct kr_traced_sum *sum)
 {
 	static const char *const kinds[KR_IO_TRACE_KINDS] = {"names", "open", "read", "write", "sync", "lock"};
-	static const char *const waits[KR_WAITS] = {"here", "request", "lease", "server", "node", "flush", "space"};
+	static const char *const waits[KR_WAITS] = KR_WAIT_NAMES;
 	static const char *const figures[KR_TRACED_FIGURES] = {"creates", "opens", "reads", "read_bytes",
 		"read_sequential_bytes", "from_node_bytes", "from_server_bytes", "writes", "written_bytes",
 		"written_sequential_bytes", "copied_from_bytes", "copied_to_bytes"};

@@ -102,7 +102,8 @@ for line in own:
 text = [line for line in open(sys.argv[1] + "/text").read().split("\n") if f" pid={pid} uid=0 " in line]
 assert len(text) == len(own), (len(text), len(own))
 for line, other in zip(text, own):
-    assert re.match(r"\d\d:\d\d:\d\d\.\d{6} pid=", line) and f" {other['operation']} " in line and line.endswith(f", {other['us']} us"), (line, other)
+    assert re.match(r"\d\d:\d\d:\d\d\.\d{6} pid=", line) and f" {other['operation']} " in line and f", {other['us']} us" in line, (line, other)
+    assert re.search(r" us( \((request|lease|server|node|flush|space) \d+(, [a-z]+ \d+)*\))?$", line), line
 joined = "\n".join(text)
 assert "\x01" not in joined
 for part in (" create /all/file -> OK, ", " write /all/file offset=100 bytes=5000 -> OK, ", " lookup /all/none -> ENOENT, ",
@@ -177,6 +178,7 @@ assert all(" /all/a " in line or " /all/a/" in line for line in lines("path"))
 assert all(" uid=1001 " in line for line in lines("user"))
 slow = [json.loads(line) for line in lines("slow")]
 assert slow and all(line["us"] >= 500000 and line["operation"] in ("getattr", "lookup", "mkdir") for line in slow), slow
+assert all(line["waits"]["request"] > 0.9 * line["us"] for line in slow if line["operation"] == "mkdir"), slow
 P
 for wrong in "--pid x" "--pid 0" "--user nobody-of-that-name" "--slower x" "--path /" "--path /nowhere/else"; do
 	# shellcheck disable=SC2086
