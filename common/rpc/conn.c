@@ -453,8 +453,9 @@ void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t fl
 		err = kr_conn_enqueue(conn, header, msg, slices, count);
 	if (err == 0)
 		return;
-	/* Every request gets a reply: a reply that cannot be encoded becomes a status. */
+	/* Every request gets a reply: a reply that cannot be encoded becomes a status, and is the last one. */
 	header.status = kr_status_from_errno(err);
+	header.flags &= (uint16_t)~KR_FRAME_MORE;
 	if (kr_conn_enqueue(conn, header, NULL, NULL, 0) < 0)
 		kr_conn_end(conn, -ENOMEM, kr_fail_reason());
 }

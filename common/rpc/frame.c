@@ -32,6 +32,9 @@ static int check_flags(const struct kr_frame_header *header)
 		return kr_fail(-EBADMSG, "frame of type %u: flags %#x do not go together", header->type, header->flags);
 	if (header->flags & KR_FRAME_CARRIED && header->data_length == 0)
 		return kr_fail(-EBADMSG, "frame of type %u: data of 0 bytes beside the stream", header->type);
+	if (header->flags & KR_FRAME_MORE &&
+		(header->status != 0 || (header->type != KR_MSG_PULL && header->type != KR_MSG_STATUS)))
+		return kr_fail(-EBADMSG, "frame of type %u: MORE, but this is the last reply", header->type);
 	if (header->status != 0 && !reply)
 		return kr_fail(-EBADMSG, "frame of type %u: a request with status %u", header->type, header->status);
 	return 0;
