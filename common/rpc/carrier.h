@@ -25,6 +25,7 @@ enum {
 	KR_CARRIER_GRANTS_MIN = 4, /* ... or at least these, or there is no carrier */
 	KR_CARRIER_SENDS = 32,     /* data under way at once */
 	KR_CARRIER_SLICES = 4,     /* pieces of one data */
+	KR_CARRIER_CREDITS = 1024, /* a peer that gives more at once ends the connection */
 };
 
 struct kr_carrier_ops {
@@ -52,7 +53,8 @@ bool kr_conn_had_carrier(const struct kr_conn *conn);
 /* Gives the carrier KR_CARRIER_GRANTS receives, or what there are buffers for.  Returns their number; -ENOBUFS: less
  * than KR_CARRIER_GRANTS_MIN; or receive's error. */
 int kr_conn_grant(struct kr_conn *conn);
-/* From the carrier: the peer has told its first CREDITS, so data may be sent. */
+/* From the carrier: the peer has told its first CREDITS (at most KR_CARRIER_CREDITS), so data may be sent.  A connection
+ * that is closing already does not use them. */
 void kr_conn_carrier_opened(struct kr_conn *conn, uint32_t credits);
 /* From the carrier: data has arrived in BUF, whose length is set.  Takes BUF's reference. */
 void kr_conn_carrier_received(struct kr_conn *conn, struct kr_buf *buf);

@@ -13,7 +13,7 @@
 #include "common/base/util.h"
 #include "common/rpc/conn_priv.h"
 
-enum { TELL = KR_CARRIER_GRANTS / 4, CREDITS_MAX = 1024 };
+enum { TELL = KR_CARRIER_GRANTS / 4 };
 
 void kr_conn_carry(struct kr_conn *conn, struct kr_carrier *carrier)
 {
@@ -116,6 +116,8 @@ static int replace(struct kr_conn *conn, struct kr_buf **buf)
 	if (!err && ++conn->carried.untold >= TELL) {
 		struct kr_hop_credit_request credit = {.count = conn->carried.untold};
 
+		if (conn->out.frames > KR_CONN_UNTAKEN_MAX)
+			return kr_fail(-EBADMSG, "the peer sends data and takes no credits");
 		conn->carried.untold = 0;
 		kr_conn_oneway(conn, KR_MSG_HOP_CREDIT, &credit, NULL, 0);
 	}
@@ -157,6 +159,8 @@ int kr_conn_carry_in(struct kr_conn *conn, const struct kr_frame_header *header,
 
 void kr_conn_carrier_opened(struct kr_conn *conn, uint32_t credits)
 {
+	if (!kr_conn_usable(conn))
+		return; /* what has arrived since it was closed was dropped, perhaps in the middle of a frame */
 	conn->carried.open = true;
 	conn->carried.sends = credits > 0;
 	conn->carried.credits = credits;
@@ -202,8 +206,8 @@ void kr_conn_take_credits(struct kr_conn *conn, const struct kr_frame *frame)
 	int err = kr_msg_decode(KR_MSG_HOP_CREDIT, false, frame->fields, frame->header.fields_length, &credit, &arena);
 
 	kr_arena_fini(&arena);
-	if (!err && (credit.count > CREDITS_MAX || conn->carried.credits > CREDITS_MAX || conn->guest))
-		err = kr_fail(-EBADMSG, "%u credits at once", credit.count);
+	if (!err && credit.count > KR_CARRIER_CREDITS - conn->carried.credits)
+		err = kr_fail(-EBADMSG, "%u credits beside %u", credit.count, conn->carried.credits);
 	if (err) {
 		kr_conn_end(conn, err, kr_fail_reason());
 		return;

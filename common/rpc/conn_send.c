@@ -147,6 +147,8 @@ static void shut_down(struct kr_conn *conn)
 {
 	conn->state = KR_CONN_LINGERING;
 	conn->idle_ticks = 0;
+	conn->carried.awaited = false;
+	kr_conn_read_start(conn); /* for the peer's end */
 	if (uv_shutdown(&conn->shutdown_request, &conn->stream, on_shut_down) < 0)
 		kr_conn_end(conn, 0, "closed");
 }

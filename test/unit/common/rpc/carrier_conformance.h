@@ -32,13 +32,18 @@ static inline int set_up_kind(void **state)
 	return set_up(state);
 }
 
-static inline int tear_down_kind(void **state)
+static inline void close_both(void)
 {
 	if (client.conn)
 		kr_conn_close(client.conn, false);
 	if (server.conn)
 		kr_conn_close(server.conn, false);
 	RUN_UNTIL(!client.conn && !server.conn);
+}
+
+static inline int tear_down_kind(void **state)
+{
+	close_both();
 	if (kind->detach)
 		kind->detach();
 	return tear_down(state);

@@ -2,6 +2,8 @@
  * a carrier may do wrong. */
 #include "test/unit/common/rpc/carrier_conformance.h"
 
+#include <netinet/tcp.h>
+
 #include "common/base/list.h"
 
 /* --- the pair: data goes from one end's buffers into the other's, a few turns of the loop later --- */
@@ -224,27 +226,123 @@ static void a_carrier_that_is_gone_with_data_ends_the_connection(void **state)
 	assert_string_equal(client.reason, "the link broke");
 }
 
-static void data_beside_the_stream_needs_a_carrier(void **state)
+/* A frame whose data of LENGTH bytes goes beside the stream. */
+static void write_carried(int fd, uint32_t length)
 {
 	struct kr_frame_header header = {
-		.type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY | KR_FRAME_CARRIED, .data_length = KR_BLOCK_SIZE};
-	struct kr_extent_request extent = {0};
+		.type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY | KR_FRAME_CARRIED, .data_length = length};
+	struct kr_extent_request extent = {.checksum = kr_checksum("", length)};
 	struct kr_writer w;
 	uint8_t bytes[KR_FRAME_HEADER];
-	int fd;
 
-	(void)state;
 	kr_writer_init(&w);
 	assert_int_equal(kr_msg_encode(KR_MSG_EXTENT, false, &extent, &w), 0);
 	header.fields_length = (uint32_t)w.length;
 	kr_frame_header_encode(&header, bytes);
-	fd = connect_bare();
 	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
 	assert_int_equal(write(fd, w.bytes, w.length), w.length);
+	kr_writer_fini(&w);
+}
+
+static void data_beside_the_stream_needs_a_carrier(void **state)
+{
+	int fd;
+
+	(void)state;
+	fd = connect_bare();
+	write_carried(fd, KR_BLOCK_SIZE);
 	RUN_UNTIL(server.closed);
 	assert_int_equal(server.err, -EBADMSG);
-	kr_writer_fini(&w);
 	close(fd);
+}
+
+/* The server's end alone: the test is the peer. */
+static void open_server_end(void)
+{
+	ends[0] = (struct end){.closed = true};
+	open_end(&ends[1], &ends[0], server.conn);
+	assert_int_equal(kr_conn_grant(server.conn), KR_CARRIER_GRANTS);
+	kr_conn_carrier_opened(server.conn, 0);
+}
+
+/* A data of one byte arrives. */
+static void receive_byte(void)
+{
+	struct kr_buf *buf = next_receive(&ends[1]);
+
+	buf->data[0] = 0;
+	buf->length = 1;
+	kr_conn_carrier_received(server.conn, buf);
+}
+
+static void data_without_frames_takes_no_more_than_was_granted(void **state)
+{
+	int fd;
+
+	(void)state;
+	fd = connect_bare();
+	open_server_end();
+	for (int i = 0; i < KR_CARRIER_GRANTS; i++)
+		receive_byte();
+	run_a_little();
+	assert_int_equal(ends[1].count, 0);
+	assert_false(server.closed);
+	write_carried(fd, 1);
+	RUN_UNTIL(server.extents == 1);
+	assert_int_equal(ends[1].count, 1);
+	close(fd);
+	RUN_UNTIL(server.closed);
+}
+
+static void a_peer_that_takes_no_credits_is_dropped(void **state)
+{
+	const int small = 4096, on = 1;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	uv_os_fd_t listening;
+	size_t most = 0;
+
+	(void)state;
+	uv_fileno((uv_handle_t *)&listener, &listening);
+	setsockopt(listening, SOL_SOCKET, SO_SNDBUF, &small, sizeof(small));
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	assert_int_equal(connect(fd, (const struct sockaddr *)&address, sizeof(address)), 0);
+	RUN_UNTIL(server.conn);
+	open_server_end();
+	for (uint64_t i = 0; i < 20000 && !server.closed; i++) {
+		server.frames = server.extents = 0;
+		receive_byte();
+		write_carried(fd, 1);
+		RUN_UNTIL(server.extents == 1 || server.closed);
+		most = server.closed ? most : KR_MAX(most, kr_conn_queued_frames(server.conn));
+	}
+	assert_int_equal(server.err, -EBADMSG);
+	assert_true(most <= KR_CONN_UNTAKEN_MAX + 1);
+	close(fd);
+}
+
+/* The client has dropped what came behind its close, up to the middle of a frame. */
+static void a_carrier_that_opens_behind_the_close_is_not_used(void **state)
+{
+	(void)state;
+	connect_both();
+	stalled = false;
+	open_end(&ends[0], &ends[1], client.conn);
+	open_end(&ends[1], &ends[0], server.conn);
+	kr_conn_pause(server.conn);
+	for (uint64_t i = 0; i < 300; i++) {
+		send_extent(&client, i, KR_BLOCK_SIZE, 1);
+		send_extent(&server, i, KR_BLOCK_SIZE, 1);
+	}
+	kr_conn_close(client.conn, true);
+	run_a_little();
+	kr_conn_carrier_opened(client.conn, 0);
+	run_a_little();
+	kr_conn_resume(server.conn);
+	RUN_UNTIL(server.closed && client.closed);
+	expect_extents(&server, 300);
+	assert_int_equal(client.err, 0);
+	assert_int_equal(server.err, 0);
 }
 
 int main(void)
@@ -259,6 +357,9 @@ int main(void)
 		TEST_OF(the_stream_goes_on_when_an_idle_carrier_is_gone, &pair),
 		TEST_OF(a_carrier_that_is_gone_with_data_ends_the_connection, &pair),
 		TEST_OF(data_beside_the_stream_needs_a_carrier, &tcp),
+		TEST_OF(data_without_frames_takes_no_more_than_was_granted, &tcp),
+		TEST_OF(a_peer_that_takes_no_credits_is_dropped, &tcp),
+		TEST_OF(a_carrier_that_opens_behind_the_close_is_not_used, &tcp),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
