@@ -30,7 +30,7 @@ static int post_receive(struct kr_carrier *carrier, struct kr_buf *buf)
 
 	if (err) {
 		kr_buf_put(buf);
-		return kr_fail_errno(-err, "a receive cannot be posted");
+		return kr_fail_errno(kr_verbs_error(err), "a receive cannot be posted");
 	}
 	link->receives_posted[(link->first_receive + link->receive_count++) % KR_CARRIER_GRANTS] = buf;
 	return 0;
@@ -102,8 +102,6 @@ static void free_link(struct kr_verbs_link *link)
 		drop_send(link);
 	while (link->receive_count > 0)
 		kr_buf_put(take_receive(link));
-	if (link->device)
-		kr_verbs_device_put(link->device);
 	if (!link->polls)
 		free(link);
 }
@@ -158,9 +156,11 @@ static int take(struct kr_verbs_link *link, const struct ibv_wc *done)
 
 		buf->length = done->byte_len;
 		kr_conn_carrier_received(link->carrier.conn, buf);
-	} else {
+	} else if (done->opcode == IBV_WC_SEND) {
 		drop_send(link);
 		kr_conn_carrier_sent(link->carrier.conn);
+	} else { /* as an RDMA WRITE of 0 bytes with immediate data, which needs no key */
+		return kr_fail(-EIO, "the peer sends by another operation than SEND");
 	}
 	return 0;
 }
@@ -194,7 +194,8 @@ static void on_completions(uv_poll_t *poll, int status, int events)
 	while (ibv_get_cq_event(link->channel, &cq, &context) == 0)
 		link->events++;
 	err = ibv_req_notify_cq(link->cq, 0);
-	err = err ? kr_fail_errno(-err, "the RDMA connection cannot be watched") : kr_verbs_link_poll(link);
+	err = err ? kr_fail_errno(kr_verbs_error(err), "the RDMA connection cannot be watched") :
+		    kr_verbs_link_poll(link);
 	if (err)
 		kr_verbs_link_fail(link, err, err == -EIO);
 }
@@ -210,7 +211,7 @@ static int make_completions(struct kr_verbs_link *link)
 	if (link->channel)
 		link->cq = ibv_create_cq(context, KR_CARRIER_GRANTS + KR_CARRIER_SENDS, NULL, link->channel, 0);
 	if (!link->cq)
-		return kr_fail_errno(-errno, "no completion queue");
+		return kr_fail_errno(kr_verbs_error(errno), "no completion queue");
 	fcntl(link->channel->fd, F_SETFL, O_NONBLOCK);
 	err = uv_poll_init(link->verbs->loop, &link->poll, link->channel->fd);
 	if (err < 0)
@@ -218,7 +219,7 @@ static int make_completions(struct kr_verbs_link *link)
 	link->polls = true;
 	uv_poll_start(&link->poll, UV_READABLE, on_completions);
 	err = ibv_req_notify_cq(link->cq, 0);
-	return err ? kr_fail_errno(-err, "the RDMA connection cannot be watched") : 0;
+	return err ? kr_fail_errno(kr_verbs_error(err), "the RDMA connection cannot be watched") : 0;
 }
 
 int kr_verbs_link_open(struct kr_verbs_link *link)
@@ -238,6 +239,6 @@ int kr_verbs_link_open(struct kr_verbs_link *link)
 		return err;
 	attr.send_cq = attr.recv_cq = link->cq;
 	if (rdma_create_qp(link->id, link->device->pd, &attr) < 0)
-		return kr_fail_errno(-errno, "no queue pair");
+		return kr_fail_errno(kr_verbs_error(errno), "no queue pair");
 	return link->receives ? kr_conn_grant(link->carrier.conn) : 0;
 }

@@ -7,9 +7,10 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
+#include "common/rpc/resolve.h"
 #include "common/verbs/verbs_priv.h"
 
-enum { MAGIC = 0x4b52564d, GRANTS_MAX = 1024 };
+enum { MAGIC = 0x4b52564d };
 
 /* --- private data ----------------------------------------------------------------------------- */
 
@@ -39,7 +40,7 @@ static int decode(const uint8_t *data, size_t length, uint32_t *ret_grants, uint
 	magic = kr_take_u32(&r);
 	version = kr_take_u32(&r);
 	grants = kr_take_u32(&r);
-	if (magic != MAGIC || version != KR_VERBS_VERSION || grants > GRANTS_MAX)
+	if (magic != MAGIC || version != KR_VERBS_VERSION || grants > KR_CARRIER_CREDITS)
 		return kr_fail(-EPROTO, "its private data is not kairan's");
 	*ret_grants = grants;
 	if (ret_token)
@@ -72,10 +73,10 @@ static int resolve(struct kr_verbs_link *link, uint16_t port)
 		uv_ip6_addr(host, port, (struct sockaddr_in6 *)&to) != 0)
 		return kr_fail(-EINVAL, "%s is no numeric address", host);
 	if (rdma_create_id(link->verbs->channel, &link->id, link, RDMA_PS_TCP) < 0)
-		return kr_fail_errno(-errno, "no RDMA connection");
+		return kr_fail_errno(kr_verbs_error(errno), "no RDMA connection");
 	if (rdma_resolve_addr(link->id, (struct sockaddr *)&from, (struct sockaddr *)&to, KR_VERBS_RESOLVE_MS) < 0) {
 		kr_conn_local_host(conn, host, sizeof(host));
-		return kr_fail_errno(-errno, "no RDMA device has the address %s", host);
+		return kr_fail_errno(kr_verbs_error(errno), "no RDMA device has the address %s", host);
 	}
 	link->state = KR_LINK_RESOLVING;
 	return 0;
@@ -91,7 +92,9 @@ static int connect_link(struct kr_verbs_link *link)
 		return grants;
 	param = parameters(data, encode((uint32_t)grants, link->token, data));
 	link->state = KR_LINK_CONNECTING;
-	return rdma_connect(link->id, &param) < 0 ? kr_fail_errno(-errno, "the RDMA connection manager refuses") : 0;
+	return rdma_connect(link->id, &param) < 0 ?
+		kr_fail_errno(kr_verbs_error(errno), "the RDMA connection manager refuses") :
+		0;
 }
 
 static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
@@ -101,8 +104,6 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 
 	(void)data, (void)more;
 	link->request = 0;
-	if (err == -ECONNRESET)
-		return; /* the connection ends, and closes the link */
 	if (err == -EPROTO)
 		err = kr_fail(err, "the peer does not know verbs (is its kairan older?)");
 	else if (err == -EOPNOTSUPP)
@@ -190,6 +191,16 @@ static struct kr_verbs_link *find_expected(struct kr_verbs *verbs, const uint8_t
 	return NULL;
 }
 
+/* ID comes from the address that CONN comes from. */
+static bool is_peer_of(const struct kr_conn *conn, struct rdma_cm_id *id)
+{
+	char host[64], peer[64];
+
+	kr_address_host(rdma_get_peer_addr(id), host, sizeof(host));
+	kr_conn_peer_host(conn, peer, sizeof(peer));
+	return strcmp(host, peer) == 0;
+}
+
 void kr_verbs_caller_came(struct kr_verbs *verbs, struct rdma_cm_id *id, const uint8_t *data, size_t length)
 {
 	struct kr_verbs_link *link = NULL;
@@ -201,7 +212,7 @@ void kr_verbs_caller_came(struct kr_verbs *verbs, struct rdma_cm_id *id, const u
 	id->context = NULL;
 	if (decode(data, length, &peer_grants, token) == 0)
 		link = find_expected(verbs, token);
-	if (!link) {
+	if (!link || !is_peer_of(link->carrier.conn, id)) {
 		kr_log_debug("an RDMA connection request without a valid token is refused");
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
@@ -219,7 +230,8 @@ void kr_verbs_caller_came(struct kr_verbs *verbs, struct rdma_cm_id *id, const u
 	}
 	param = parameters(answer, encode((uint32_t)grants, NULL, answer));
 	if (rdma_accept(id, &param) < 0)
-		kr_verbs_link_fail(link, kr_fail_errno(-errno, "the RDMA connection manager refuses"), false);
+		kr_verbs_link_fail(
+			link, kr_fail_errno(kr_verbs_error(errno), "the RDMA connection manager refuses"), false);
 }
 
 /* --- events ----------------------------------------------------------------------------------- */
@@ -247,7 +259,7 @@ void kr_verbs_event(
 	switch (event) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
 		if (rdma_resolve_route(link->id, KR_VERBS_RESOLVE_MS) < 0)
-			err = kr_fail_errno(-errno, "no RDMA route");
+			err = kr_fail_errno(kr_verbs_error(errno), "no RDMA route");
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		err = connect_link(link);

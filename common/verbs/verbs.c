@@ -11,7 +11,8 @@
 #include "common/base/util.h"
 #include "common/verbs/verbs_priv.h"
 
-enum { LOOK_S = 60, TICK_MS = 1000, BACKLOG = 64 };
+/* TURN_EVENTS: taken in one turn of the loop, so that strangers who call do not keep it busy. */
+enum { LOOK_S = 60, TICK_MS = 1000, BACKLOG = 64, TURN_EVENTS = 64 };
 
 /* --- devices ---------------------------------------------------------------------------------- */
 
@@ -42,7 +43,8 @@ int kr_verbs_ready(struct kr_verbs *verbs)
 		return err;
 	verbs->channel = rdma_create_event_channel();
 	if (!verbs->channel) {
-		err = kr_fail_errno(-errno, "the RDMA connection manager cannot be used (is rdma_ucm loaded?)");
+		err = kr_fail_errno(
+			kr_verbs_error(errno), "the RDMA connection manager cannot be used (is rdma_ucm loaded?)");
 		if (!verbs->told)
 			kr_log_warn("ring connections use TCP: %s", kr_fail_reason());
 		verbs->told = true;
@@ -65,11 +67,11 @@ static int register_pool(struct kr_verbs *verbs, struct kr_verbs_device *device)
 		return err;
 	device->pd = ibv_alloc_pd(device->context);
 	if (!device->pd)
-		return kr_fail_errno(-errno, "no protection domain");
+		return kr_fail_errno(kr_verbs_error(errno), "no protection domain");
 	/* No remote access: peers only fill receives. */
 	device->mr = ibv_reg_mr(device->pd, base, length, IBV_ACCESS_LOCAL_WRITE);
 	if (!device->mr)
-		return kr_fail_errno(-errno,
+		return kr_fail_errno(kr_verbs_error(errno),
 			"%zu MiB of memory cannot be registered with the RDMA device (does the limit of locked memory "
 			"allow it? ulimit -l, or LimitMEMLOCK= of the service)",
 			length >> 20);
@@ -92,9 +94,8 @@ int kr_verbs_device_get(struct kr_verbs *verbs, struct ibv_context *context, str
 	int err;
 
 	KR_LIST_FOR_EACH(device, &verbs->devices, link) {
-		if (device->context != context || device->removed)
+		if (device->context != context)
 			continue;
-		device->links++;
 		*ret_device = device;
 		return 0;
 	}
@@ -106,15 +107,8 @@ int kr_verbs_device_get(struct kr_verbs *verbs, struct ibv_context *context, str
 		free_device(device);
 		return err;
 	}
-	device->links = 1;
 	*ret_device = device;
 	return 0;
-}
-
-void kr_verbs_device_put(struct kr_verbs_device *device)
-{
-	if (--device->links == 0 && device->removed)
-		free_device(device);
 }
 
 /* --- listeners -------------------------------------------------------------------------------- */
@@ -156,7 +150,7 @@ int kr_verbs_listen(struct kr_verbs *verbs, const char *host, struct kr_verbs_li
 	if (rdma_create_id(verbs->channel, &listener->id, NULL, RDMA_PS_TCP) < 0 ||
 		rdma_bind_addr(listener->id, (struct sockaddr *)&address) < 0 ||
 		rdma_listen(listener->id, BACKLOG) < 0) {
-		err = kr_fail_errno(-errno, "no RDMA device listens on %s", host);
+		err = kr_fail_errno(kr_verbs_error(errno), "no RDMA device listens on %s", host);
 		close_listener(listener);
 		return err;
 	}
@@ -167,23 +161,20 @@ int kr_verbs_listen(struct kr_verbs *verbs, const char *host, struct kr_verbs_li
 
 /* --- events ----------------------------------------------------------------------------------- */
 
-/* The device is going: its links end, and the last of them frees it. */
+/* The device is going, and waits for all that uses it to be destroyed. */
 static void remove_device(struct kr_verbs *verbs, struct ibv_context *context)
 {
-	struct kr_verbs_device *device, *next_device;
 	struct kr_verbs_link *link, *next;
+	struct kr_verbs_device *device, *next_device;
 	struct kr_verbs_listener *listener, *next_listener;
 
+	KR_LIST_FOR_EACH_SAFE(link, next, &verbs->links, link) {
+		if (link->id && link->id->verbs == context)
+			kr_verbs_link_fail(link, kr_fail(-ENODEV, "the RDMA device was removed"), false);
+	}
 	KR_LIST_FOR_EACH_SAFE(device, next_device, &verbs->devices, link) {
-		if (device->context != context)
-			continue;
-		device->removed = true;
-		device->links++;
-		KR_LIST_FOR_EACH_SAFE(link, next, &verbs->links, link) {
-			if (link->id && link->id->verbs == context)
-				kr_verbs_link_fail(link, kr_fail(-ENODEV, "the RDMA device was removed"), false);
-		}
-		kr_verbs_device_put(device);
+		if (device->context == context)
+			free_device(device);
 	}
 	KR_LIST_FOR_EACH_SAFE(listener, next_listener, &verbs->listeners, link) {
 		if (listener->id->verbs == context)
@@ -220,7 +211,7 @@ static void on_events(uv_poll_t *poll, int status, int events)
 	struct rdma_cm_event *event;
 
 	(void)status, (void)events;
-	while (verbs->channel && rdma_get_cm_event(verbs->channel, &event) == 0)
+	for (int i = 0; i < TURN_EVENTS && rdma_get_cm_event(verbs->channel, &event) == 0; i++)
 		take_event(verbs, event);
 }
 

@@ -4,6 +4,7 @@
 #ifndef KR_COMMON_VERBS_PRIV_H
 #define KR_COMMON_VERBS_PRIV_H
 
+#include <errno.h>
 #include <rdma/rdma_cma.h>
 
 #include "common/base/list.h"
@@ -25,8 +26,6 @@ struct kr_verbs_device {
 	struct ibv_context *context; /* borrowed */
 	struct ibv_pd *pd;
 	struct ibv_mr *mr;
-	uint32_t links; /* that use it */
-	bool removed;
 };
 
 /* Where callers come: the local address of one or more TCP connections. */
@@ -97,14 +96,19 @@ struct kr_verbs_link {
 	size_t first_send, send_count, first_receive, receive_count;
 };
 
+/* What a library call returned, or errno, as -errno: some providers return -1, or leave errno as it was. */
+static inline int kr_verbs_error(int err)
+{
+	return err > 0 ? -err : -EIO;
+}
+
 /* verbs.c */
 /* 0, or why there is no RDMA now. */
 int kr_verbs_ready(struct kr_verbs *verbs);
 /* The listener for HOST, the local address of a connection; makes it. */
 int kr_verbs_listen(struct kr_verbs *verbs, const char *host, struct kr_verbs_listener **ret_listener);
-/* The device of CONTEXT with the pool registered, and one user more. */
+/* The device of CONTEXT with the pool registered. */
 int kr_verbs_device_get(struct kr_verbs *verbs, struct ibv_context *context, struct kr_verbs_device **ret_device);
-void kr_verbs_device_put(struct kr_verbs_device *device);
 /* Has the tick watch links that are not open. */
 void kr_verbs_watch(struct kr_verbs *verbs);
 

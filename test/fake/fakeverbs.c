@@ -13,7 +13,9 @@
  *   FAKEVERBS_FAIL_AFTER=N   the N-th SEND of the program fails, and breaks its connection
  *   FAKEVERBS_LOG=FILE       one line for each connection that ends: bytes sent and received
  *
- * Not modelled: RDMA READ and WRITE, shared receive queues, asynchronous events, packets and their loss.
+ * A test that has the fake inside can call fakeverbs_remove_device.
+ *
+ * Not modelled: RDMA READ and WRITE but for a WRITE of 0 bytes with immediate data that arrives, shared receive queues, asynchronous events, packets and their loss.
  *
  * Threads: one of each listener; of each connection one that connects and receives, and one that sends.  `lock` guards
  * ids, events and the registry of memory; qp->lock the queues of a queue pair; cq->lock a completion queue.  They are
@@ -40,7 +42,7 @@
 #undef ibv_reg_mr
 
 enum { PRIVATE_MAX = 196, PIECES = 8, CONNECT_S = 3, KEY = 0x5eed };
-enum { SEND = 1, ACK, REQUEST, ACCEPT, REJECT, READY };
+enum { SEND = 1, ACK, REQUEST, ACCEPT, REJECT, READY, IMMEDIATE };
 
 #define BUG(...) \
 	do { \
@@ -118,6 +120,7 @@ struct events { /* struct rdma_event_channel first */
 
 struct id { /* struct rdma_cm_id first */
 	struct rdma_cm_id id;
+	struct id *next; /* in `ids` */
 	struct sockaddr_storage from, to;
 	int fd;
 	atomic_bool cancelled;
@@ -129,8 +132,9 @@ struct id { /* struct rdma_cm_id first */
 	unsigned unacknowledged;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct memory *memories;
+static struct id *ids;
 static unsigned next_key = KEY;
 static atomic_long sends_posted;
 static atomic_int objects; /* that the program has to destroy */
@@ -560,8 +564,8 @@ static void *write_pair(void *argument)
 	return NULL;
 }
 
-/* A SEND's head has been read. */
-static bool take_send(struct pair *pair, uint32_t length)
+/* The head of a SEND, or of a WRITE with immediate data, has been read. */
+static bool take_send(struct pair *pair, enum ibv_wc_opcode opcode, uint32_t length)
 {
 	struct receive receive;
 
@@ -584,7 +588,7 @@ static bool take_send(struct pair *pair, uint32_t length)
 		pair->receive_count--;
 		pair->acks++;
 		pair->bytes_in += length;
-		complete(pair, IBV_WC_RECV, IBV_WC_SUCCESS, receive.wr_id, length);
+		complete(pair, opcode, IBV_WC_SUCCESS, receive.wr_id, length);
 		pthread_cond_signal(&pair->changed);
 	}
 	pthread_mutex_unlock(&pair->lock);
@@ -617,7 +621,8 @@ static void receive_all(struct pair *pair)
 	while (read_all(pair->id->fd, &head, sizeof(head)) && head.magic == MAGIC) {
 		if (head.what == ACK)
 			take_ack(pair);
-		else if (head.what != SEND || !take_send(pair, head.length))
+		else if ((head.what != SEND && head.what != IMMEDIATE) ||
+			!take_send(pair, head.what == SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM, head.length))
 			break;
 	}
 	pthread_mutex_lock(&pair->lock);
@@ -776,6 +781,10 @@ int rdma_create_id(
 	id->id.context = user;
 	id->id.ps = space;
 	id->fd = -1;
+	pthread_mutex_lock(&lock);
+	id->next = ids;
+	ids = id;
+	pthread_mutex_unlock(&lock);
 	objects++;
 	*ret_id = &id->id;
 	return 0;
@@ -792,15 +801,26 @@ int rdma_destroy_id(struct rdma_cm_id *of)
 	pthread_mutex_lock(&lock);
 	if (id->unacknowledged)
 		BUG("rdma_destroy_id waits for ever: %u events are not acknowledged", id->unacknowledged);
+	for (struct id **at = &ids; *at; at = &(*at)->next) {
+		if (*at == id) {
+			*at = id->next;
+			break;
+		}
+	}
 	for (struct event **at = &events->first; *at;) {
 		struct event *event = *at;
+		struct rdma_cm_id *caller = event->event.listen_id == of ? event->event.id : NULL;
 
-		if (event->event.id != of) {
+		if (event->event.id != of && !caller) {
 			at = &event->next;
 			continue;
 		}
 		*at = event->next;
 		free(event);
+		if (caller) { /* the program has not seen it */
+			rdma_destroy_id(caller);
+			at = &events->first;
+		}
 	}
 	pthread_mutex_unlock(&lock);
 	if (id->fd >= 0)
@@ -849,6 +869,7 @@ static void take_caller(struct id *listener, int fd)
 	uint8_t data[PRIVATE_MAX];
 	struct rdma_cm_id *of;
 	struct head head;
+	socklen_t size;
 
 	set_patience(fd);
 	if (!read_all(fd, &head, sizeof(head)) || head.magic != MAGIC || head.what != REQUEST ||
@@ -858,6 +879,8 @@ static void take_caller(struct id *listener, int fd)
 	}
 	rdma_create_id(listener->id.channel, &of, listener->id.context, listener->id.ps);
 	of->verbs = &context;
+	size = sizeof(of->route.addr.dst_storage);
+	getpeername(fd, &of->route.addr.dst_addr, &size);
 	((struct id *)of)->fd = fd;
 	tell((struct id *)of, &listener->id, RDMA_CM_EVENT_CONNECT_REQUEST, 0, data, head.length);
 }
@@ -1016,6 +1039,18 @@ int rdma_disconnect(struct rdma_cm_id *of)
 }
 
 /* --- the library ------------------------------------------------------------------------------ */
+
+void fakeverbs_remove_device(void);
+
+void fakeverbs_remove_device(void)
+{
+	pthread_mutex_lock(&lock);
+	for (struct id *id = ids; id; id = id->next) {
+		if (id->id.verbs)
+			tell(id, NULL, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	}
+	pthread_mutex_unlock(&lock);
+}
 
 __attribute__((constructor)) static void begin(void)
 {
