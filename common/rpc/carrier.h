@@ -36,8 +36,9 @@ struct kr_carrier_ops {
 	/* Sends the SLICES of registered buffers as one data, and holds references to them meanwhile.  An error comes as
 	 * kr_conn_carrier_gone, not inside this call. */
 	void (*send)(struct kr_carrier *carrier, const struct kr_slice *slices, size_t count);
-	/* The connection has ended.  The last call: the carrier frees itself and all buffers. */
-	void (*close)(struct kr_carrier *carrier);
+	/* The connection has ended with ERR; -ETIMEDOUT: nothing has moved for 10 s, perhaps of the carrier's data.  The
+	 * last call: the carrier frees itself and all buffers. */
+	void (*close)(struct kr_carrier *carrier, int err);
 };
 
 /* The head of a carrier's own struct. */

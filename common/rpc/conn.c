@@ -79,7 +79,7 @@ void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 	if (conn->state == KR_CONN_CLOSING)
 		return;
 	conn->state = KR_CONN_CLOSING;
-	kr_conn_carrier_close(conn);
+	kr_conn_carrier_close(conn, err);
 	conn->end_err = err;
 	snprintf(conn->end_reason, sizeof(conn->end_reason), "%s", reason);
 	uv_close(&conn->handle, on_handle_closed);

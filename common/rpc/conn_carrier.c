@@ -242,7 +242,7 @@ void kr_conn_carrier_gone(struct kr_conn *conn, int err, const char *reason)
 		kr_conn_end(conn, err, reason);
 }
 
-void kr_conn_carrier_close(struct kr_conn *conn)
+void kr_conn_carrier_close(struct kr_conn *conn, int err)
 {
 	struct kr_conn_carried *carried = &conn->carried;
 	struct kr_carrier *carrier = carried->carrier;
@@ -250,7 +250,7 @@ void kr_conn_carrier_close(struct kr_conn *conn)
 	carried->carrier = NULL;
 	carried->open = false;
 	if (carrier)
-		carrier->ops->close(carrier);
+		carrier->ops->close(carrier, err);
 	for (; carried->arrived_count > 0; carried->arrived_count--) {
 		kr_buf_put(carried->arrived[carried->first]);
 		carried->first = (carried->first + 1) % KR_CARRIER_GRANTS;

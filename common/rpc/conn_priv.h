@@ -140,8 +140,8 @@ int kr_conn_carry_in(struct kr_conn *conn, const struct kr_frame_header *header,
 void kr_conn_take_credits(struct kr_conn *conn, const struct kr_frame *frame);
 /* Data is under way or awaited, and none has moved since the last call. */
 bool kr_conn_carrier_is_stuck(struct kr_conn *conn);
-/* Closes the carrier, and puts what has arrived. */
-void kr_conn_carrier_close(struct kr_conn *conn);
+/* The connection ends with ERR: closes the carrier, and puts what has arrived. */
+void kr_conn_carrier_close(struct kr_conn *conn, int err);
 
 static inline bool kr_conn_delivers(const struct kr_conn *conn)
 {

@@ -106,12 +106,17 @@ static void free_link(struct kr_verbs_link *link)
 		free(link);
 }
 
-static void close_link(struct kr_carrier *carrier)
+/* Devices may not notice for longer than 10 s that no data gets through. */
+static void close_link(struct kr_carrier *carrier, int err)
 {
 	struct kr_verbs_link *link = KR_CONTAINER_OF(carrier, struct kr_verbs_link, carrier);
 
 	if (link->request)
 		kr_conn_forget(carrier->conn, link->request);
+	if (err == -ETIMEDOUT && link->state == KR_LINK_OPEN) {
+		kr_fail_record(err, "nothing has moved for 10 s");
+		kr_verbs_peer_failed(link->verbs, carrier->conn, true);
+	}
 	free_link(link);
 }
 

@@ -103,11 +103,12 @@ static void on_idle(uv_idle_t *idle)
 		move(end, KR_LIST_ENTRY(link, struct sent, link));
 }
 
-static void close_end(struct kr_carrier *carrier)
+static void close_end(struct kr_carrier *carrier, int err)
 {
 	struct end *end = KR_CONTAINER_OF(carrier, struct end, carrier);
 	struct kr_link *link;
 
+	(void)err;
 	end->closed = true;
 	while ((link = kr_list_pop(&end->sending)))
 		free_sent(KR_LIST_ENTRY(link, struct sent, link));
@@ -203,7 +204,7 @@ static void the_stream_goes_on_when_an_idle_carrier_is_gone(void **state)
 	RUN_UNTIL(server.extents == 50 && kr_list_empty(&ends[0].sending));
 	for (int i = 0; i < 2; i++) {
 		kr_conn_carrier_gone(ends[i].carrier.conn, -ECONNRESET, "gone");
-		close_end(&ends[i].carrier);
+		close_end(&ends[i].carrier, 0);
 	}
 	assert_string_equal(kr_conn_transport(client.conn), "tcp");
 	server.extents = server.frames = 0;
@@ -220,7 +221,7 @@ static void a_carrier_that_is_gone_with_data_ends_the_connection(void **state)
 	send_extent(&client, 0, KR_BLOCK_SIZE, 1);
 	run_a_little();
 	kr_conn_carrier_gone(client.conn, -ECONNRESET, "the link broke");
-	close_end(&ends[0].carrier);
+	close_end(&ends[0].carrier, 0);
 	RUN_UNTIL(client.closed);
 	assert_int_equal(client.err, -ECONNRESET);
 	assert_string_equal(client.reason, "the link broke");

@@ -99,13 +99,18 @@ static void on_verbs_answer(void *context, int err, const void *reply, struct kr
 		asked->reply = *(const struct kr_hop_verbs_reply *)reply;
 }
 
-static void ask_by_hand(struct asked *asked)
+static void ask_to(struct asked *asked, bool receives)
 {
-	struct kr_hop_verbs_request request = {.version = KR_VERBS_VERSION};
+	struct kr_hop_verbs_request request = {.version = KR_VERBS_VERSION, .receives = receives};
 
 	*asked = (struct asked){0};
 	assert_true(kr_conn_request(client.conn, KR_MSG_HOP_VERBS, &request, NULL, 0, on_verbs_answer, asked) > 0);
 	RUN_UNTIL(asked->answered);
+}
+
+static void ask_by_hand(struct asked *asked)
+{
+	ask_to(asked, false);
 }
 
 static int connect_from(const char *host, uint16_t port)
@@ -282,6 +287,34 @@ static void a_way_that_breaks_ends_the_connection_and_rests(void **state)
 	expect_tcp(50);
 }
 
+/* The peer's device takes no data, and says nothing. */
+static void a_way_that_swallows_data_ends_the_connection_and_rests(void **state)
+{
+	struct asked asked;
+	uint8_t data[44];
+	int fd;
+
+	(void)state;
+	connect_kind(&server);
+	ask_to(&asked, true);
+	make_private(PRIVATE_MAGIC, KR_VERBS_VERSION, 16, asked.reply.token, data);
+	fd = connect_from("127.0.0.1", asked.reply.port);
+	assert_true(request_is_accepted(fd, data, sizeof(data)));
+	write_head(fd, READY, 0);
+	RUN_UNTIL(by_verbs(&server));
+	kr_conn_pause(client.conn);
+	send_extent(&server, 0, KR_BLOCK_SIZE, 1);
+	RUN_UNTIL(server.closed);
+	assert_int_equal(server.err, -ETIMEDOUT);
+	kr_conn_close(client.conn, false);
+	RUN_UNTIL(client.closed);
+	close(fd);
+	connect_both();
+	server.hook = answer;
+	ask_to(&asked, true);
+	assert_int_equal(asked.err, -EAGAIN);
+}
+
 /* The end of the RDMA connection alone, while nothing is under way. */
 static void the_stream_goes_on_without_verbs_and_the_next_connection_has_them_again(void **state)
 {
@@ -402,6 +435,7 @@ int main(void)
 		TEST_OF(a_token_is_not_good_from_another_address, &tcp),
 		TEST_OF(a_peer_that_writes_with_immediate_data_loses_verbs, &tcp),
 		TEST_OF(an_unknown_version_is_refused, &tcp),
+		TEST_OF(a_way_that_swallows_data_ends_the_connection_and_rests, &tcp),
 		TEST_OF(the_stream_goes_on_without_verbs_and_the_next_connection_has_them_again, &verbs),
 		TEST_OF(the_stream_goes_on_without_the_device, &verbs),
 		TEST_OF(a_device_that_goes_with_data_ends_the_connection, &verbs),
