@@ -25,7 +25,7 @@ enum {
 	KR_CARRIER_GRANTS_MIN = 4, /* ... or at least these, or there is no carrier */
 	KR_CARRIER_SENDS = 32,     /* data under way at once */
 	KR_CARRIER_SLICES = 4,     /* pieces of one data */
-	KR_CARRIER_CREDITS = 1024, /* a peer that gives more at once ends the connection */
+	KR_CARRIER_CREDITS = 1024, /* unused at once; a peer that gives more loses the connection */
 };
 
 struct kr_carrier_ops {

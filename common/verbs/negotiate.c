@@ -146,7 +146,7 @@ static int expect(struct kr_verbs *verbs, struct kr_conn *conn, const struct kr_
 	if (verbs->closing || verbs->transport == KR_TRANSPORT_TCP)
 		return kr_fail(-EOPNOTSUPP, "transport=tcp");
 	if (kr_verbs_peer_rests(verbs, conn))
-		return kr_fail(-EAGAIN, "the way broke lately");
+		return kr_fail(-EAGAIN, "the path broke lately");
 	if (kr_conn_had_carrier(conn))
 		return kr_fail(-EPROTO, "HOP_VERBS twice on one connection");
 	if (kr_verbs_ready(verbs) < 0)

@@ -1,4 +1,4 @@
-/* What went wrong with which peer: so that the log tells it once, and a way that broke rests for a while. */
+/* What went wrong with which peer: so that the log tells it once, and a path that broke rests for a while. */
 #include <stdio.h>
 #include <string.h>
 

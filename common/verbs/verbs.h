@@ -13,11 +13,12 @@
  *
  * Buffers are those of the registered pool (common/base/buf.h), registered once for each device.
  *
- * When the device, the way or the peer fails, the connections go on over TCP, or break and come again over TCP.  One
- * line in the log tells of each peer and reason.  A way that broke is tried again after a minute, all else with the
- * next connection.
+ * When the device, the network path or the peer fails, connections go on over TCP, or end, and the next ones use TCP.
+ * One line in the log tells of each peer and reason.  A path that broke is tried again after a minute, all else with
+ * the next connection.
  *
- * Loop thread; the calls of the libraries block for milliseconds at most.
+ * Loop thread.  The calls of the libraries block for milliseconds; the first RDMA connection for longer, because the
+ * kernel clears and pins the pool.
  */
 #ifndef KR_COMMON_VERBS_H
 #define KR_COMMON_VERBS_H

@@ -124,7 +124,7 @@ struct kr_verbs_link *kr_verbs_link_new(struct kr_verbs *verbs, struct kr_conn *
 int kr_verbs_link_open(struct kr_verbs_link *link);
 /* Takes what is done.  The error of the first that failed: -EIO, or -ECONNRESET when the queue pair has ended. */
 int kr_verbs_link_poll(struct kr_verbs_link *link);
-/* The TCP connection goes on alone, or ends if data is lost.  RESTS: the way broke.  Frees LINK. */
+/* The TCP connection goes on alone, or ends if data is lost.  RESTS: the path broke.  Frees LINK. */
 void kr_verbs_link_fail(struct kr_verbs_link *link, int err, bool rests);
 
 /* peers.c */

@@ -1,5 +1,5 @@
 /* Connections whose data goes over verbs, with test/fake/fakeverbs.c in place of the libraries: the conformance tests of
- * carriers, refusals, callers that nobody expects, and ways that break. */
+ * carriers, refusals, callers that nobody expects, and paths that break. */
 #include "test/unit/common/verbs/verbs_fixture.h"
 
 /* Connections that are to stay with TCP. */
@@ -267,9 +267,9 @@ static void an_unknown_version_is_refused(void **state)
 	assert_int_equal(asked.err, -EOPNOTSUPP);
 }
 
-/* --- ways that break --- */
+/* --- paths that break --- */
 
-static void a_way_that_breaks_ends_the_connection_and_rests(void **state)
+static void a_path_that_breaks_ends_the_connection_and_rests(void **state)
 {
 	(void)state;
 	connect_kind(&server);
@@ -288,7 +288,7 @@ static void a_way_that_breaks_ends_the_connection_and_rests(void **state)
 }
 
 /* The peer's device takes no data, and says nothing. */
-static void a_way_that_swallows_data_ends_the_connection_and_rests(void **state)
+static void a_path_that_swallows_data_ends_the_connection_and_rests(void **state)
 {
 	struct asked asked;
 	uint8_t data[44];
@@ -424,7 +424,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		/* First: it counts what the program has sent. */
-		TEST_OF(a_way_that_breaks_ends_the_connection_and_rests, &verbs),
+		TEST_OF(a_path_that_breaks_ends_the_connection_and_rests, &verbs),
 		CONFORMANCE(&verbs),
 		TEST_OF(without_a_device_data_goes_over_tcp, &tcp),
 		TEST_OF(a_peer_without_a_device_refuses, &tcp),
@@ -435,7 +435,7 @@ int main(void)
 		TEST_OF(a_token_is_not_good_from_another_address, &tcp),
 		TEST_OF(a_peer_that_writes_with_immediate_data_loses_verbs, &tcp),
 		TEST_OF(an_unknown_version_is_refused, &tcp),
-		TEST_OF(a_way_that_swallows_data_ends_the_connection_and_rests, &tcp),
+		TEST_OF(a_path_that_swallows_data_ends_the_connection_and_rests, &tcp),
 		TEST_OF(the_stream_goes_on_without_verbs_and_the_next_connection_has_them_again, &verbs),
 		TEST_OF(the_stream_goes_on_without_the_device, &verbs),
 		TEST_OF(a_device_that_goes_with_data_ends_the_connection, &verbs),
