@@ -67,8 +67,9 @@ static int explain(int err, const struct kr_mounted *mounted)
 		return kr_fail(err, "%s is being traced already", mounted->path);
 	if (err == -ENODATA)
 		return kr_fail(err, "%s is not being traced", mounted->path);
-	return err == -EOPNOTSUPP ? kr_fail(err, "the daemon of %s is of a version without traces", mounted->path) :
-				    err;
+	return err == -EOPNOTSUPP ?
+		kr_fail(err, "%s cannot be traced: its view is node, or its daemon is older", mounted->path) :
+		err;
 }
 
 static int switch_trace(const char *what, const char *path)

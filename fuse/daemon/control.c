@@ -107,6 +107,8 @@ static int limit_drain(struct kr_mount *mount, const char *argument)
 
 static int trace(struct kr_io_trace *trace, const char *argument)
 {
+	if (!trace) /* of a view */
+		return -EOPNOTSUPP;
 	if (strcmp(argument, "start") == 0)
 		return kr_io_trace_start(trace);
 	if (strcmp(argument, "stop") == 0 || strcmp(argument, "write") == 0)

@@ -449,7 +449,8 @@ static int write_interval(struct kr_io_trace *trace, struct interval *interval)
 	struct writing writing = {trace->file, trace->started_ns};
 
 	kr_table_for_each(&interval->processes, write_process, &writing);
-	if (fflush(trace->file) != 0)
+	errno = ENOSPC; /* where stdio does not tell */
+	if (fflush(trace->file) != 0 || ferror(trace->file))
 		return -errno;
 	return (uint64_t)ftello(trace->file) > FILE_MAX ? -EFBIG : 0;
 }
@@ -586,7 +587,9 @@ int kr_io_trace_write(struct kr_io_trace *trace, bool stop)
 {
 	if (!trace->file)
 		return -ENODATA;
-	trace->stop |= stop;
+	if (trace->stop) /* the last sums are on their way */
+		return 0;
+	trace->stop = stop;
 	write_now(trace);
 	return 0;
 }

@@ -55,6 +55,10 @@ fi
 
 note "the limit"
 view "$M" "$LOCAL" size=32M
+for what in start stop show; do
+	kairan 1 trace $what "$M" 2>"$WORK/said" && fail "traced: $what"
+	grep -q "cannot be traced" "$WORK/said" || fail "trace $what: $(cat "$WORK/said")"
+done
 [ "$(field "$M" size_bytes)" = $((32 << 20)) ] || fail "size_bytes"
 on node1 sh -c "echo x >$M/x; cat $M/x; rm $M/x" # the first open tells
 on node1 python3 "$TOP/test/programs/view_limit.py" "$M" "$(field "$M" passthrough)" || fail "the limit"

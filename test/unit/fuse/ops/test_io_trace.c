@@ -45,6 +45,12 @@ static void stop(void *context)
 	result = kr_io_trace_write(mount.io_trace, true);
 }
 
+static void stop_twice(void *context)
+{
+	stop(context);
+	stop(context); /* the job of the first is not done before the loop comes back */
+}
+
 static void close_trace(void *context)
 {
 	(void)context;
@@ -284,6 +290,19 @@ static void what_is_off_is_enodata_and_may_begin_anew(void **state)
 	json_decref(lines);
 }
 
+static void a_second_stop_changes_nothing(void **state)
+{
+	json_t *lines;
+
+	(void)state;
+	happen(-7, FUSE_LOOKUP, FUSE_ROOT_ID, 0, -1, 0);
+	assert_int_equal(do_in_loop(stop_twice), 0);
+	end();
+	lines = read_file();
+	assert_int_equal(json_array_size(lines), 3);
+	json_decref(lines);
+}
+
 static void a_process_is_what_proc_says(void **state)
 {
 	char one[] = "0::/user.slice/a.scope\n",
@@ -321,6 +340,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_goes_to_and_fro_is_not_sequential, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(more_than_it_keeps_is_written_or_summed_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_off_is_enodata_and_may_begin_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_second_stop_changes_nothing, set_up, tear_down),
 		cmocka_unit_test(a_process_is_what_proc_says),
 	};
 
