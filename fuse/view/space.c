@@ -16,8 +16,10 @@ uint64_t kr_space_charge(const struct kr_space *space, const struct stat *stat, 
 {
 	uint64_t blocks = (uint64_t)stat->st_blocks * SECTOR;
 
+	if (S_ISDIR(stat->st_mode)) /* it may be of any size by names of one file, and keep the size when they go */
+		return KR_MAX(KR_MAX(blocks, round_up((uint64_t)stat->st_size)), (uint64_t)KR_SPACE_BLOCK);
 	if (!S_ISREG(stat->st_mode))
-		return S_ISDIR(stat->st_mode) || S_ISLNK(stat->st_mode) ? KR_SPACE_BLOCK : 0;
+		return S_ISLNK(stat->st_mode) ? KR_SPACE_BLOCK : 0;
 	if (whole)
 		return KR_MAX(blocks, round_up((uint64_t)stat->st_size));
 	return space->not_behind_end ? KR_MIN(blocks, round_up((uint64_t)stat->st_size)) : blocks;

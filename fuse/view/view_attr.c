@@ -119,6 +119,31 @@ void kr_view_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int whic
 
 /* --- extended attributes ------------------------------------------------------------------------ */
 
+/* How many bytes the attributes of PATH's file have; with the new one of NAME, which has SIZE. */
+static size_t xattr_bytes(const char *path, const char *name, size_t size)
+{
+	char names[XATTR_LIST_MAX];
+	ssize_t length = listxattr(path, names, sizeof(names));
+	size_t bytes = strlen(name) + size;
+
+	for (ssize_t at = 0; at < length; at += (ssize_t)strlen(names + at) + 1) {
+		ssize_t one = strcmp(names + at, name) == 0 ? -1 : getxattr(path, names + at, NULL, 0);
+
+		bytes += one < 0 ? 0 : strlen(names + at) + (size_t)one;
+	}
+	return bytes;
+}
+
+/* The daemon counts no more than a block for them, which is what ext4 gives. */
+static int set_xattr(struct kr_view *view, int fd, const char *name, const char *value, size_t size, int flags)
+{
+	struct kr_fd_path path = kr_fd_path(fd);
+
+	if (view->space.limit && (!kr_view_admit_block(view) || xattr_bytes(path.text, name, size) > KR_SPACE_BLOCK))
+		return ENOSPC;
+	return setxattr(path.text, name, value, size, flags) < 0 ? errno : 0;
+}
+
 void kr_view_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
 {
 	struct kr_view *view = kr_view_of(req);
@@ -128,8 +153,9 @@ void kr_view_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const ch
 	if (!inode)
 		return;
 	kr_as_owner(); /* an ACL may change the mode, and keeps a set-group-ID bit */
-	err = setxattr(kr_fd_path(inode->fd).text, name, value, size, flags) < 0 ? errno : 0;
+	err = set_xattr(view, inode->fd, name, value, size, flags);
 	kr_as_daemon();
+	kr_view_settle(view, inode, inode->fd);
 	fuse_reply_err(req, kr_view_error(err));
 	kr_view_inode_put(view->inodes, inode);
 }
@@ -138,10 +164,13 @@ void kr_view_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct kr_view *view = kr_view_of(req);
 	struct kr_view_inode *inode = kr_view_enter(req, ino);
+	int err;
 
 	if (!inode)
 		return;
-	fuse_reply_err(req, removexattr(kr_fd_path(inode->fd).text, name) < 0 ? kr_view_error(errno) : 0);
+	err = removexattr(kr_fd_path(inode->fd).text, name) < 0 ? errno : 0;
+	kr_view_settle(view, inode, inode->fd);
+	fuse_reply_err(req, kr_view_error(err));
 	kr_view_inode_put(view->inodes, inode);
 }
 

@@ -269,6 +269,8 @@ static int create(fuse_req_t req, struct kr_view_inode *parent, const char *name
 		err = -errno;
 	else
 		inode = made(view, parent, name, fd, &stat, &err);
+	if (name)
+		kr_view_settle(view, parent, parent->fd);
 	if (!inode) {
 		kr_close(fd);
 		return err;
@@ -336,6 +338,8 @@ void kr_view_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void kr_view_settle(struct kr_view *view, struct kr_view_inode *inode, int fd)
 {
+	if (!view->space.limit) /* that never changes */
+		return;
 	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
 	settle(view, inode, fd);
 }

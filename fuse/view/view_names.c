@@ -87,6 +87,22 @@ bool kr_view_admit_inode(struct kr_view *view)
 	return true;
 }
 
+static bool has_block(struct kr_view *view)
+{
+	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
+	return kr_space_room(&view->space) >= KR_SPACE_BLOCK;
+}
+
+bool kr_view_admit_block(struct kr_view *view)
+{
+	unsigned tries = 0;
+
+	while (!has_block(view))
+		if (!kr_view_wait_for_space(view, &tries))
+			return false;
+	return true;
+}
+
 void kr_view_dismiss_inode(struct kr_view *view)
 {
 	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
@@ -131,6 +147,7 @@ static void make_and_reply(fuse_req_t req, fuse_ino_t parent_ino, enum kind kind
 		kr_view_dismiss_inode(view);
 		fuse_reply_err(req, kr_view_error(err));
 	} else {
+		kr_view_settle(view, parent, parent->fd);
 		reply_entry(view, req, parent, name, true);
 	}
 	kr_view_inode_put(view->inodes, parent);
@@ -159,10 +176,13 @@ void kr_view_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent_ino, const c
 	if (!inode)
 		return;
 	parent = kr_view_enter(req, parent_ino);
-	if (parent && linkat(AT_FDCWD, kr_fd_path(inode->fd).text, parent->fd, name, AT_SYMLINK_FOLLOW) < 0) {
+	if (parent && !kr_view_admit_block(view)) {
+		fuse_reply_err(req, ENOSPC);
+	} else if (parent && linkat(AT_FDCWD, kr_fd_path(inode->fd).text, parent->fd, name, AT_SYMLINK_FOLLOW) < 0) {
 		fuse_reply_err(req, kr_view_error(errno));
 	} else if (parent) {
 		kr_view_inode_linked(view->inodes, inode);
+		kr_view_settle(view, parent, parent->fd);
 		reply_entry(view, req, parent, name, false);
 	}
 	if (parent)
@@ -183,6 +203,8 @@ static void remove_and_reply(fuse_req_t req, fuse_ino_t parent_ino, const char *
 	err = -kr_view_inode_take(view->inodes, parent, name, &inode);
 	if (!err)
 		err = unlinkat(parent->fd, name, flags) < 0 ? errno : 0;
+	if (!err)
+		kr_view_settle(view, parent, parent->fd);
 	if (!err && inode)
 		kr_view_inode_unnamed(view->inodes, inode, parent, name);
 	if (inode)
@@ -209,8 +231,12 @@ struct move {
 
 static int move(struct kr_view *view, const struct move *move)
 {
+	if (!move->target && !kr_view_admit_block(view)) /* a new name may want one */
+		return ENOSPC;
 	if (renameat2(move->parent->fd, move->name, move->new_parent->fd, move->new_name, move->flags) < 0)
 		return errno;
+	kr_view_settle(view, move->parent, move->parent->fd);
+	kr_view_settle(view, move->new_parent, move->new_parent->fd);
 	if (move->inode == move->target) /* two names of one file: both stay */
 		return 0;
 	if (move->target && move->flags & RENAME_EXCHANGE)

@@ -21,12 +21,14 @@ static void a_file_is_charged_with_what_the_disk_says(void **state)
 	struct kr_space space = {.limit = 1 << 20};
 	struct stat sparse = file_of(10 * BLOCK, BLOCK), ahead = file_of(BLOCK, 16 * BLOCK);
 	struct stat directory = {.st_mode = S_IFDIR}, fifo = {.st_mode = S_IFIFO};
+	struct stat wide = {.st_mode = S_IFDIR, .st_size = 9 * BLOCK - 1};
 
 	(void)state;
 	assert_int_equal(kr_space_charge(&space, &sparse, false), BLOCK);
 	assert_int_equal(kr_space_charge(&space, &sparse, true), 10 * BLOCK);
 	assert_int_equal(kr_space_charge(&space, &ahead, false), 16 * BLOCK);
 	assert_int_equal(kr_space_charge(&space, &directory, false), BLOCK);
+	assert_int_equal(kr_space_charge(&space, &wide, false), 9 * BLOCK);
 	assert_int_equal(kr_space_charge(&space, &fifo, false), 0);
 	space.not_behind_end = true;
 	assert_int_equal(kr_space_charge(&space, &ahead, false), BLOCK);
