@@ -62,10 +62,13 @@ static const json_t *same_point(const json_t *envelope, const json_t *point)
 	const json_t *other;
 	size_t i;
 
-	json_array_foreach(json_object_get(envelope, "points"), i,
-		other) if (strcmp(kr_text_of(other, "what"), kr_text_of(point, "what")) == 0 &&
-		kr_number(other, NULL, "size") == kr_number(point, NULL, "size") &&
-		kr_number(other, NULL, "processes") == kr_number(point, NULL, "processes")) return other;
+	json_array_foreach(json_object_get(envelope, "points"), i, other)
+	{
+		if (strcmp(kr_text_of(other, "what"), kr_text_of(point, "what")) == 0 &&
+			kr_number(other, NULL, "size") == kr_number(point, NULL, "size") &&
+			kr_number(other, NULL, "processes") == kr_number(point, NULL, "processes"))
+			return other;
+	}
 	return NULL;
 }
 

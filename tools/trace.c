@@ -18,8 +18,9 @@
 static const char usage[] =
 	"usage: kairan trace start|stop MOUNTPOINT\n"
 	"       kairan trace show [--by WHAT] [--json] [--perfetto FILE] [--dot FILE] MOUNTPOINT|FILE...\n"
-	"Notes what each process asks of which file, and what its requests wait for, in the file trace of the mount's local\n"
-	"directory. A start begins a new one. show takes mounts of this machine, and such files of several nodes together.\n"
+	"Notes what each process asks of which file, and what its requests wait for, in the file trace of the mount's\n"
+	"local directory. A start begins a new one. show takes mounts of this machine, and such files of several\n"
+	"nodes together.\n"
 	"  --by WHAT         program, process, node or job (of Slurm, else the cgroup); program without it\n"
 	"  --json            prints a JSON object\n"
 	"  --perfetto FILE   writes a timeline for ui.perfetto.dev or chrome://tracing\n"
@@ -81,9 +82,12 @@ static int switch_trace(const char *what, const char *path)
 	if (err == 0)
 		err = explain(ask(&mounted, what, &status), &mounted);
 	if (err == 0 && strcmp(what, "stop") == 0) {
+		const char *error = kr_text_of(json_object_get(status, "trace"), "error");
 		KR_AUTO_FREE char *file = kr_text_shown(kr_text_of(json_object_get(status, "trace"), "file"));
 
 		printf("%s\n", file);
+		if (*error)
+			err = kr_fail(-EIO, "%s lacks its end: %s", file, error);
 	}
 	json_decref(status);
 	kr_mounted_fini(&mounted);

@@ -21,9 +21,9 @@
 
 static const char usage[] =
 	"usage: kairan where [--files] [--json] PATH...\n"
-	"Says which nodes hold how much of a file, or of all files below a directory: blocks in the read cache, and bytes "
-	"that\n"
-	"are not on the server yet. It asks the nodes of this node's ring, and moves no byte of a file.\n"
+	"       kairan where --nodes PATH...\n"
+	"Says which nodes hold how much of a file, or of all files below a directory: blocks in the read cache, and\n"
+	"bytes that are not on the server yet. It asks the nodes of this node's ring, and moves no byte of a file.\n"
 	"  --files   says so of each file, not of each PATH\n"
 	"  --json    prints a JSON array\n"
 	"  --nodes   prints one line for all PATHs together, as a scheduler wants it, the node with most bytes first:\n"
@@ -159,9 +159,11 @@ struct survey {
 
 static void complain(struct survey *survey, const char *path, int err)
 {
+	KR_AUTO_FREE char *shown = kr_text_shown(path);
 	KR_SCOPED_LOCK(&survey->lock);
+
 	survey->failed++;
-	fprintf(stderr, "kairan: %s: %s\n", path,
+	fprintf(stderr, "kairan: %s: %s\n", shown,
 		err == ENODATA ? "the server or this mount is of a version that cannot tell" : strerror(err));
 }
 

@@ -1,7 +1,7 @@
 /* See io_trace.h.
  *
- * `lock` guards the sums (struct interval) and nothing else.  The loop takes a full interval out from under the lock and
- * hands it to a job in the pool, one at a time; the file belongs to that job meanwhile. */
+ * `lock` guards the sums (struct interval) and nothing else.  The loop takes a full interval out from under the lock
+ * and hands it to a job in the pool, one at a time; the file belongs to that job meanwhile. */
 #include "fuse/ops/io_trace.h"
 
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* The trace of a mount: what each process asks of which file, and what its requests wait for (kairan trace).
  *
- * While it is on, the thread that answers a request adds it to the sums of its process and file.  Every few seconds, and
- * when there are many sums, libuv's pool writes them as lines to LOCAL/trace (io_trace_format.h), and they begin anew.  So
- * memory is bounded, and no request waits for the disk.  While it is off, a request costs two loads of an atomic
- * (kernel_requests.h). */
+ * While it is on, the thread that answers a request adds it to the sums of its process and file.  Every few seconds,
+ * and when there are many sums, libuv's pool writes them as lines to LOCAL/trace (io_trace_format.h), and they begin
+ * anew. So memory is bounded, and no request waits for the disk.  While it is off, a request costs two loads of an
+ * atomic (kernel_requests.h). */
 #ifndef KR_FUSE_IO_TRACE_H
 #define KR_FUSE_IO_TRACE_H
 

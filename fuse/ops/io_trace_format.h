@@ -5,21 +5,21 @@
  * Each other line is an array.  Times are microseconds; FIRST and LAST since `started`.
  *   ["P", PID, START, UID, "COMMAND", "CGROUP", FIRST, LAST, [REQUESTS of each kind], [TIME of each kind],
  *         [TIME of each wait]]
- *     A process: requests that it has made since the line before, and how long they took together.  PID and START (clock
- *     ticks since boot; 0: not known) name the process.  COMMAND is the name that it has given itself or got from its
- *     program (/proc/PID/comm), "" not known.  PID 0 stands for the kernel, and for processes of other PID namespaces;
- *     PID -1 for the processes of an interval in which there were more than KR_IO_TRACE_PROCESSES.
+ *     A process: requests that it has made since the line before, and how long they took together.  PID and START
+ *     (clock ticks since boot; 0: not known) name the process.  COMMAND is the name that it has given itself or got
+ *     from its program (/proc/PID/comm), "" not known.  PID 0 stands for the kernel, and for processes of other PID
+ *     namespaces; PID -1 for the processes of an interval in which there were more than KR_IO_TRACE_PROCESSES.
  *     Kinds and waits: the enums below, in their order.
- *   ["F", "ID", "PATH", CREATES, OPENS, READS, READ BYTES, SEQUENTIAL READ BYTES, BYTES FROM ANOTHER NODE, BYTES FROM THE
- *         SERVER, WRITES, WRITTEN BYTES, SEQUENTIAL WRITTEN BYTES, BYTES COPIED FROM IT, BYTES COPIED TO IT, END, FIRST,
- *         LAST, TIME]
+ *   ["F", "ID", "PATH", CREATES, OPENS, READS, READ BYTES, SEQUENTIAL READ BYTES, BYTES FROM ANOTHER NODE, BYTES FROM
+ *         THE SERVER, WRITES, WRITTEN BYTES, SEQUENTIAL WRITTEN BYTES, BYTES COPIED FROM IT, BYTES COPIED TO IT, END,
+ *         FIRST, LAST, TIME]
  *     What the process of the P line before has done with a file.  ID is the file's identity at the server, the same on
- *     all nodes.  PATH is from the mount's root on, "" not known.  Sequential bytes are those of reads (writes) that begin
- *     the file, or that go on where another of this process ends, among the last 8; the first of two counts, too.  Bytes
- *     from another node or the server are those of reads that had to wait for blocks of them; what read-ahead had brought
- *     in time does not count.  The server copies by itself (copy_file_range).  END: the end of the last byte read or
- *     written.  TIME: of opening, reading, writing, flushing and syncing it.  Files beyond KR_IO_TRACE_FILES in an
- *     interval are one, with ID and PATH "".
+ *     all nodes.  PATH is from the mount's root on, "" not known.  Sequential bytes are those of reads (writes) that
+ *     begin the file, or that go on where another of this process ends, among the last 8; the first of two counts,
+ *     too. Bytes from another node or the server are those of reads that had to wait for blocks of them; what
+ *     read-ahead had brought in time does not count.  The server copies by itself (copy_file_range).  END: the end of
+ *     the last byte read or written.  TIME: of opening, reading, writing, flushing and syncing it.  Files beyond
+ *     KR_IO_TRACE_FILES in an interval are one, with ID and PATH "".
  *   ["E", LAST]
  *     The trace was stopped, or the mount has ended.  A file without it was cut off, by a crash or a full disk.
  * Lines about the same process, and about the same file of a process, add up.  A reader ignores lines that it cannot

@@ -1,8 +1,8 @@
 /* The kernel's requests from their arrival to their answer, for what watches them: the access log and the trace.
  *
- * While somebody watches, each request has a record.  The kernel's number of the request finds it, so it does not matter
- * which thread answers.  That thread holds no lock of the mount, because watchers look for paths.  Without a watcher a
- * request costs two loads of an atomic.  Any thread. */
+ * While somebody watches, each request has a record.  The kernel's number of the request finds it, so it does not
+ * matter which thread answers.  That thread holds no lock of the mount, because watchers look for paths.  Without a
+ * watcher a request costs two loads of an atomic.  Any thread. */
 #ifndef KR_FUSE_KERNEL_REQUESTS_H
 #define KR_FUSE_KERNEL_REQUESTS_H
 

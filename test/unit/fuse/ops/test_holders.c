@@ -42,7 +42,8 @@ static void the_node_with_most_bytes_comes_first(void **state)
 	text = kr_holders_json(&bytes, 4096);
 	assert_string_equal(text,
 		"{\"size\":4096,\"nodes\":[{\"node\":\"n 1=\",\"bytes\":4096,\"cached\":200,\"unflushed\":4096},"
-		"{\"node\":\"a\",\"bytes\":300,\"cached\":300,\"unflushed\":0},{\"node\":\"n2\",\"bytes\":300,\"cached\":300,\"unflushed\":0},"
+		"{\"node\":\"a\",\"bytes\":300,\"cached\":300,\"unflushed\":0},"
+		"{\"node\":\"n2\",\"bytes\":300,\"cached\":300,\"unflushed\":0},"
 		"{\"node\":\"n10\",\"bytes\":0,\"cached\":0,\"unflushed\":0}]}");
 	free(text);
 	kr_writer_fini(&w);
