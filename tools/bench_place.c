@@ -44,7 +44,7 @@ int kr_bench_dir_make(struct kr_bench_dir *dir, const char *parent)
 	}
 	dir->path = path;
 	dir->parent = kr_xstrdup(parent);
-	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	dir->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (dir->fd < 0)
 		return kr_fail_errno(-errno, "%s", path);
 	kr_place_of(dir->fd, dir->type);
