@@ -125,7 +125,7 @@ static void drop_pages(int dir, const char *name)
 }
 
 struct name {
-	char text[32];
+	char text[40];
 };
 
 static struct name name_of(char kind, unsigned process, uint64_t number)

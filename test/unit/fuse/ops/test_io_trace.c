@@ -6,8 +6,10 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -290,6 +292,32 @@ static void what_is_off_is_enodata_and_may_begin_anew(void **state)
 	json_decref(lines);
 }
 
+/* As on a full disk: the limit of file sizes stops the writer in the middle of a line. */
+static void what_cannot_be_written_ends_the_trace(void **state)
+{
+	struct rlimit usual, small;
+	json_t *status;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+	small = usual;
+	small.rlim_cur = 10000;
+	signal(SIGXFSZ, SIG_IGN);
+	for (int pid = 1; pid <= 1000; pid++)
+		happen(-7 - pid, FUSE_LOOKUP, FUSE_ROOT_ID, 0, -1, 0);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+	do_in_loop(stop);
+	do_in_loop(close_trace);
+	kr_loop_free(mount.kr_loop); /* waits for the job */
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+	status = kr_io_trace_status(mount.io_trace);
+	assert_false(json_is_true(json_object_get(status, "on")));
+	assert_string_not_equal(json_string_value(json_object_get(status, "error")), "");
+	json_decref(status);
+	kr_io_trace_free(mount.io_trace);
+	mount.io_trace = NULL;
+}
+
 static void a_second_stop_changes_nothing(void **state)
 {
 	json_t *lines;
@@ -340,6 +368,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_goes_to_and_fro_is_not_sequential, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(more_than_it_keeps_is_written_or_summed_up, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_off_is_enodata_and_may_begin_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_cannot_be_written_ends_the_trace, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_second_stop_changes_nothing, set_up, tear_down),
 		cmocka_unit_test(a_process_is_what_proc_says),
 	};
