@@ -16,8 +16,8 @@
 #include "common/base/types.h"
 #include "common/base/util.h"
 #include "common/rpc/resolve.h"
-#include "tools/bench_measure.h"
-#include "tools/bench_place.h"
+#include "tools/bench/bench_measure.h"
+#include "tools/bench/bench_place.h"
 #include "tools/base/client.h"
 #include "tools/commands.h"
 #include "tools/base/find_mount.h"
@@ -292,13 +292,5 @@ int kr_tool_bench(int argc, char **argv)
 		err = bench(argv[optind], &mounted, json);
 		kr_mounted_fini(&mounted);
 	}
-	if (kr_bench_stopped) {
-		signal(kr_bench_stopped, SIG_DFL);
-		raise(kr_bench_stopped);
-	}
-	if (err < 0) {
-		kr_tool_failed();
-		return EXIT_FAILURE;
-	}
-	return kr_tool_printed(KR_EXIT_OK) == KR_EXIT_OK ? KR_EXIT_OK : EXIT_FAILURE;
+	return kr_bench_end(err);
 }

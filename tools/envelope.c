@@ -25,10 +25,10 @@
 #include "tools/base/client.h"
 #include "tools/base/find_mount.h"
 #include "tools/base/units.h"
-#include "tools/bench_measure.h"
-#include "tools/bench_place.h"
+#include "tools/bench/bench_measure.h"
+#include "tools/bench/bench_place.h"
 #include "tools/commands.h"
-#include "tools/envelope_view.h"
+#include "tools/bench/envelope_view.h"
 
 static const char usage[] =
 	"usage: kairan envelope [--processes P] [--max-size MIB] [--json FILE] DIRECTORY\n"
@@ -379,19 +379,6 @@ static bool parse_number(const char *option, const char *text, unsigned max, uns
 	return true;
 }
 
-static int finish(int err)
-{
-	if (kr_bench_stopped) {
-		signal(kr_bench_stopped, SIG_DFL);
-		raise(kr_bench_stopped);
-	}
-	if (err < 0) {
-		kr_tool_failed();
-		return EXIT_FAILURE;
-	}
-	return kr_tool_printed(KR_EXIT_OK) == KR_EXIT_OK ? KR_EXIT_OK : EXIT_FAILURE;
-}
-
 static int run(unsigned processes, unsigned max_mib, const char *directory, const char *path)
 {
 	struct envelope envelope = {.dir.fd = -1,
@@ -406,7 +393,7 @@ static int run(unsigned processes, unsigned max_mib, const char *directory, cons
 	err = envelope.shared == MAP_FAILED ? kr_fail_errno(-errno, "no memory") :
 					      measure_mount(&envelope, directory, path);
 	json_decref(envelope.points);
-	return finish(err);
+	return kr_bench_end(err);
 }
 
 int kr_tool_envelope(int argc, char **argv)
@@ -432,5 +419,6 @@ int kr_tool_envelope(int argc, char **argv)
 	}
 	if (argc - optind != (compares ? 2 : 1))
 		return kr_tool_usage(usage, false);
-	return compares ? finish(compare(argv[optind], argv[optind + 1])) : run(processes, max_mib, argv[optind], path);
+	return compares ? kr_bench_end(compare(argv[optind], argv[optind + 1])) :
+			  run(processes, max_mib, argv[optind], path);
 }

@@ -20,6 +20,8 @@ struct kr_bench_dir {
  */
 extern volatile sig_atomic_t kr_bench_stopped;
 void kr_bench_watch_signals(void);
+/* The exit code of a command whose measurement ended with ERR, which it tells.  Does not return after a signal. */
+int kr_bench_end(int err);
 
 /* Makes an empty directory in PARENT.  -errno with a reason. */
 int kr_bench_dir_make(struct kr_bench_dir *dir, const char *parent);

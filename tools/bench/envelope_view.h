@@ -1,6 +1,6 @@
 /* What kairan envelope shows: an envelope is JSON, as in envelope.c.  PURE. */
-#ifndef KR_TOOLS_ENVELOPE_VIEW_H
-#define KR_TOOLS_ENVELOPE_VIEW_H
+#ifndef KR_TOOLS_BENCH_ENVELOPE_VIEW_H
+#define KR_TOOLS_BENCH_ENVELOPE_VIEW_H
 
 #include <jansson.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* See bench_measure.h.  Every step ends after a few seconds, with the rate of what it has done. */
-#include "tools/bench_measure.h"
+#include "tools/bench/bench_measure.h"
 
 #include <dirent.h>
 #include <errno.h>

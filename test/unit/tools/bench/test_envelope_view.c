@@ -1,5 +1,5 @@
 /* kairan envelope: medians, and two envelopes beside each other. */
-#include "tools/envelope_view.h"
+#include "tools/bench/envelope_view.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

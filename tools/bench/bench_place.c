@@ -1,5 +1,5 @@
 /* See bench_place.h. */
-#include "tools/bench_place.h"
+#include "tools/bench/bench_place.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +11,9 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "tools/base/client.h"
 #include "tools/base/units.h"
-#include "tools/bench_measure.h"
+#include "tools/bench/bench_measure.h"
 
 volatile sig_atomic_t kr_bench_stopped;
 
@@ -28,6 +29,19 @@ void kr_bench_watch_signals(void)
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
 	sigaction(SIGHUP, &action, NULL);
+}
+
+int kr_bench_end(int err)
+{
+	if (kr_bench_stopped) {
+		signal(kr_bench_stopped, SIG_DFL);
+		raise(kr_bench_stopped);
+	}
+	if (err < 0) {
+		kr_tool_failed();
+		return EXIT_FAILURE;
+	}
+	return kr_tool_printed(KR_EXIT_OK) == KR_EXIT_OK ? KR_EXIT_OK : EXIT_FAILURE;
 }
 
 int kr_bench_dir_make(struct kr_bench_dir *dir, const char *parent)

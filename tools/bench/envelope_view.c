@@ -1,5 +1,5 @@
 /* See envelope_view.h. */
-#include "tools/envelope_view.h"
+#include "tools/bench/envelope_view.h"
 
 #include <stdlib.h>
 #include <string.h>
