@@ -284,19 +284,12 @@ static int create(fuse_req_t req, struct kr_view_inode *parent, const char *name
 
 void kr_view_create(fuse_req_t req, fuse_ino_t parent_ino, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
+	struct kr_view_inode *parent = kr_view_enter_to_make(req, parent_ino);
 	struct kr_view *view = kr_view_of(req);
-	struct kr_view_inode *parent;
 	int err;
 
-	if (!kr_view_admit_inode(view)) {
-		fuse_reply_err(req, ENOSPC);
+	if (!parent)
 		return;
-	}
-	parent = kr_view_enter(req, parent_ino);
-	if (!parent) {
-		kr_view_dismiss_inode(view);
-		return;
-	}
 	err = create(req, parent, name, mode, fi->flags);
 	if (err < 0)
 		fuse_reply_err(req, kr_view_error(-err));

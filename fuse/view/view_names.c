@@ -77,7 +77,7 @@ static bool add_inode(struct kr_view *view)
 	return kr_space_room(&view->space) >= KR_SPACE_BLOCK && kr_space_add_inode(&view->space);
 }
 
-bool kr_view_admit_inode(struct kr_view *view)
+static bool admit_inode(struct kr_view *view)
 {
 	unsigned tries = 0;
 
@@ -109,6 +109,21 @@ void kr_view_dismiss_inode(struct kr_view *view)
 	kr_space_drop_inode(&view->space);
 }
 
+struct kr_view_inode *kr_view_enter_to_make(fuse_req_t req, fuse_ino_t parent_ino)
+{
+	struct kr_view *view = kr_view_of(req);
+	struct kr_view_inode *parent;
+
+	if (!admit_inode(view)) {
+		fuse_reply_err(req, ENOSPC);
+		return NULL;
+	}
+	parent = kr_view_enter(req, parent_ino);
+	if (!parent)
+		kr_view_dismiss_inode(view);
+	return parent;
+}
+
 enum kind { NODE, DIRECTORY, SYMLINK };
 
 static int make(int directory, enum kind kind, const char *name, mode_t mode, dev_t device, const char *target)
@@ -127,19 +142,12 @@ static int make(int directory, enum kind kind, const char *name, mode_t mode, de
 static void make_and_reply(fuse_req_t req, fuse_ino_t parent_ino, enum kind kind, const char *name, mode_t mode,
 	dev_t device, const char *target)
 {
+	struct kr_view_inode *parent = kr_view_enter_to_make(req, parent_ino);
 	struct kr_view *view = kr_view_of(req);
-	struct kr_view_inode *parent;
 	int err;
 
-	if (!kr_view_admit_inode(view)) {
-		fuse_reply_err(req, ENOSPC);
+	if (!parent)
 		return;
-	}
-	parent = kr_view_enter(req, parent_ino);
-	if (!parent) {
-		kr_view_dismiss_inode(view);
-		return;
-	}
 	kr_as_caller(req);
 	err = make(parent->fd, kind, name, mode, device, target);
 	kr_as_daemon();

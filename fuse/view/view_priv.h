@@ -62,14 +62,14 @@ void kr_view_settle(struct kr_view *view, struct kr_view_inode *inode, int fd);
  */
 bool kr_view_wait_for_space(struct kr_view *view, unsigned *tries);
 
-/* Counts an inode that is to be made.  False: there is no room. */
-bool kr_view_admit_inode(struct kr_view *view);
 /* Whether a block is free, for a name or an attribute. */
 bool kr_view_admit_block(struct kr_view *view);
 /* An inode was not made after all. */
 void kr_view_dismiss_inode(struct kr_view *view);
 /* The inode with its descriptor, until kr_view_inode_put.  NULL: REQ has its error. */
 struct kr_view_inode *kr_view_enter(fuse_req_t req, fuse_ino_t ino);
+/* The same of a directory, with an inode counted that is to be made in it.  NULL: REQ has its error. */
+struct kr_view_inode *kr_view_enter_to_make(fuse_req_t req, fuse_ino_t parent_ino);
 
 void kr_view_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void kr_view_forget(fuse_req_t req, fuse_ino_t ino, uint64_t lookups);
