@@ -28,7 +28,7 @@
 /* Below the local directory. */
 #define PLACE "kairan-view"
 
-enum { MAX_TRANSFER = 1 << 20, BACKGROUND = 256, DESCRIPTORS_MAX = 16384, SPACE_TRIES = 20 };
+enum { MAX_TRANSFER = 1 << 20, BACKGROUND = 256, DESCRIPTORS_MAX = 16384, SPACE_TRIES = 100 };
 
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {

@@ -284,8 +284,8 @@ static int create(fuse_req_t req, struct kr_view_inode *parent, const char *name
 
 void kr_view_create(fuse_req_t req, fuse_ino_t parent_ino, const char *name, mode_t mode, struct fuse_file_info *fi)
 {
-	struct kr_view_inode *parent = kr_view_enter_to_make(req, parent_ino);
 	struct kr_view *view = kr_view_of(req);
+	struct kr_view_inode *parent = kr_view_enter_to_make(req, parent_ino);
 	int err;
 
 	if (!parent)

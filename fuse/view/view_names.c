@@ -142,8 +142,8 @@ static int make(int directory, enum kind kind, const char *name, mode_t mode, de
 static void make_and_reply(fuse_req_t req, fuse_ino_t parent_ino, enum kind kind, const char *name, mode_t mode,
 	dev_t device, const char *target)
 {
-	struct kr_view_inode *parent = kr_view_enter_to_make(req, parent_ino);
 	struct kr_view *view = kr_view_of(req);
+	struct kr_view_inode *parent = kr_view_enter_to_make(req, parent_ino);
 	int err;
 
 	if (!parent)
