@@ -10,6 +10,7 @@
 #include "server/flush/commit.h"
 #include "server/flush/truncate_barrier.h"
 #include "server/names/recall_permission.h"
+#include "common/base/fault.h"
 #include "server/export/export.h"
 #include "server/leases/leases.h"
 #include "server/leases/invalidation.h"
@@ -181,6 +182,7 @@ static void run_open(struct kr_request *request)
 		kr_truncate_barrier_to(request, &msg->file, 0);
 	request->err = kr_export_open(
 		request->server->export, &msg->cred, &msg->file, msg->flags, &request->reply.open_reply.attr);
+	(void)KR_FAULT("open.opened");
 	if (!request->err)
 		read_small(request, request->state);
 }
@@ -216,6 +218,10 @@ static void opened(struct kr_request *request)
 	if (file->changing || file->changes != open->changes)
 		want = 0;
 	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
+	/* The last name went while the request was in the pool: nobody else will tell the node, which would keep the
+	 * file open for later programs. */
+	if (file->orphan || file->gone)
+		request->reply.open_reply.attr.nlink = 0;
 	reply_open(request, kr_opens_opened(request, file, request->msg.open_request.flags, want));
 }
 

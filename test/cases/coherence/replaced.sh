@@ -1,7 +1,9 @@
 # A file that is replaced by renames all the time: each open finds one of its versions, on the node that renames and on others; and one that is
 # removed and made anew is there or not.
+# tags: faults
 . "$TOP/test/lib.sh"
-up 2
+# With fault points the server takes long for an open, so that the file often loses its last name meanwhile.
+KR_FAULT=open.opened:delay-30 up 2
 on node1 mkdir "$(mnt 1)/d"
 cat >"$WORK/reader.py" <<'P'
 """reader.py FILE ENOUGH sometimes|always: reads until ENOUGH is there, 300 times at least; the file is there sometimes, or always"""
