@@ -9,6 +9,7 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/journal/journal_scan.h"
+#include "server/recovery/state_dump.h"
 #include "tools/base/client.h"
 #include "tools/commands.h"
 #include "tools/replay.h"
@@ -18,9 +19,10 @@ static const char usage[] =
 	"       kairan journal DIR --replay HOST[:PORT] [--key FILE | --munge [--munge-socket PATH] [--munge-uid "
 	"UID]]\n"
 	"                          [--security auth|integrity|privacy] [--timeout SECONDS]\n"
-	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.\n"
+	"Checks the journal in DIR (or in DIR/journal) and says which files it has bytes of.  If DIR is a server's\n"
+	"state directory: prints and checks what it says.\n"
 	"  --dump      list the records that count as well\n"
-	"  --dump-all  ... and the dead ones\n"
+	"  --dump-all  ... and the dead ones; of a state directory the executed requests as well\n"
 	"Nothing is changed. Exit code: 0 sound, 1 damaged, 2 cannot be read.\n"
 	"  --replay S  brings those bytes to the server S, as the mount that wrote them would if it came back:\n"
 	"              into files that nobody has changed since, else into conflict files; says what went where.\n"
@@ -114,12 +116,25 @@ static const char *nonsense(const struct request *request, int count)
 							  NULL;
 }
 
+static int check_state(int dir, bool all)
+{
+	size_t damaged;
+
+	if (kr_state_dump(dir, all, stdout, &damaged)) {
+		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
+		return 2;
+	}
+	return kr_tool_printed(damaged ? KR_EXIT_LEFT : KR_EXIT_OK);
+}
+
 static int check(const char *path, bool dump, bool all)
 {
-	KR_AUTO_FD int dir_fd = -1;
+	KR_AUTO_FD int dir_fd = -1, state_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct kr_scan *scan;
 	bool sound;
 
+	if (state_fd >= 0 && kr_state_dump_knows(state_fd))
+		return check_state(state_fd, all);
 	if (open_journal(path, &dir_fd, &scan)) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		return 2;

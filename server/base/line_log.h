@@ -1,6 +1,12 @@
-/* Logs of the state directory in lines of text, each with a checksum (hexadecimal, after a blank) of the text before
- * it: clock_setbacks.c, doubtful_times.c, fid_aliases.c. A reader skips lines that a crash or a full disk cut
- * short. Any thread. */
+/* The logs of the state directory: text files of lines, each followed by a blank and its checksum (XXH3-64 of the text
+ * before the blank, 16 hexadecimal digits).  A line begins with its type: "boot", "back" (recovery/clock_setbacks.h),
+ * "doubt" (export/doubtful_times.h), "alias" (export/fid_aliases.h), "file" (flush/failed_syncs.h), or is a JSON object
+ * (recovery/conflict_log.h).
+ *
+ * A line is valid if and only if its checksum is right.  A reader skips all others: a crash or a full disk has cut them
+ * short.  A writer appends lines, then calls fdatasync before it tells anybody what they say; or it replaces the
+ * log, atomically and durably.  So a line that was told to anybody is read by every later instance, unless the disk
+ * has changed it.  `kairan journal` prints the logs and counts invalid lines.  Any thread. */
 #ifndef KR_SERVER_LINE_LOG_H
 #define KR_SERVER_LINE_LOG_H
 
@@ -9,7 +15,10 @@
 
 #include "common/base/types.h"
 
-enum { KR_LINE_MAX = 4 * KR_FID_MAX + 128 }; /* without its checksum */
+enum {
+	KR_LINE_MAX = 4 * KR_FID_MAX + 128, /* of all types but JSON objects, without the checksum */
+	KR_LINE_LOG_MAX = 64 << 20          /* of a longer log only the end is read, so that the server starts */
+};
 
 /* Lines to write; zeros: none yet. The caller frees BYTES. */
 struct kr_line_log {
@@ -18,12 +27,19 @@ struct kr_line_log {
 	bool failed; /* no memory for all lines */
 };
 
+/* LINE: without a newline, of any length. */
 void kr_line_log_add(struct kr_line_log *lines, const char *line);
 /* Appends the lines to the log FD (O_APPEND). 0 or -errno; then some of them may be there. Blocks. */
 int kr_line_log_append(const struct kr_line_log *lines, int fd);
+/* Replaces DIR/NAME by the lines, durably. 0 or -errno with a reason. Blocks. */
+int kr_line_log_write(const struct kr_line_log *lines, int dir, const char *name);
 
-/* Gives FN each whole line of DIR/NAME without its checksum; FN may write into it. A missing log has no lines. 0, or
- * -errno with a reason: unreadable, or larger than LIMIT bytes. Blocks. */
-int kr_line_log_read(int dir, const char *name, size_t limit, void (*fn)(void *context, char *line), void *context);
+/* Gives FN each valid line of TEXT (LENGTH bytes, then a 0; changed) without its checksum; FN may write into it. How
+ * many invalid lines there are. PURE. */
+size_t kr_line_log_parse(char *text, size_t length, void (*fn)(void *context, char *line), void *context);
+/* The same for DIR/NAME. A missing log has no lines. *RET_DAMAGED (unless NULL): how many are invalid. 0, or -errno
+ * with a reason. Blocks. */
+int kr_line_log_read(
+	int dir, const char *name, void (*fn)(void *context, char *line), void *context, size_t *ret_damaged);
 
 #endif

@@ -11,7 +11,6 @@
 #include "common/base/util.h"
 #include "server/base/line_log.h"
 
-enum { LOG_MAX = 1 << 20 };
 static const char log_name[] = "doubts";
 
 static bool meet(const struct kr_doubt *a, const struct kr_doubt *b)
@@ -85,7 +84,7 @@ static int write_log(const struct kr_doubts *doubts, int dir)
 			doubts->list[i].to_ns, doubts->list[i].salt);
 		kr_line_log_add(&lines, line);
 	}
-	err = lines.failed ? -ENOMEM : kr_write_file(dir, log_name, lines.bytes, lines.length, 0600);
+	err = kr_line_log_write(&lines, dir, log_name);
 	free(lines.bytes);
 	return err;
 }
@@ -95,7 +94,7 @@ int kr_doubts_open(struct kr_doubts *doubts, int dir, uint64_t former_ns, uint64
 	int err;
 
 	*doubts = (struct kr_doubts){0};
-	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, doubts);
+	err = kr_line_log_read(dir, log_name, read_line, doubts, NULL);
 	if (err)
 		return err;
 	if (!former_ns && salt == 1)

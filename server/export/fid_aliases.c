@@ -16,7 +16,7 @@
 #include "common/base/util.h"
 #include "server/base/line_log.h"
 
-enum { LOG_MAX = 64 << 20, HEX_MAX = 2 * KR_FID_MAX + 1 };
+enum { HEX_MAX = 2 * KR_FID_MAX + 1 };
 static const char log_name[] = "aliases";
 
 struct alias {
@@ -134,7 +134,7 @@ int kr_fid_aliases_open(int dir, struct kr_fid_aliases **ret_aliases)
 	pthread_rwlock_init(&aliases->lock, NULL);
 	kr_table_init(&aliases->by_alias);
 	kr_table_init(&aliases->by_real);
-	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, aliases);
+	err = kr_line_log_read(dir, log_name, read_line, aliases, NULL);
 	if (err)
 		kr_fid_aliases_free(aliases);
 	else
@@ -256,9 +256,7 @@ int kr_fid_aliases_prune(
 	for (size_t i = 0; i < pruning.count; i++)
 		drop(aliases, find(aliases, &pruning.gone[i]));
 	if (pruning.count > 0)
-		err = pruning.lines.failed ?
-			-ENOMEM :
-			kr_write_file(aliases->dir, log_name, pruning.lines.bytes, pruning.lines.length, 0600);
+		err = kr_line_log_write(&pruning.lines, aliases->dir, log_name);
 	free(pruning.lines.bytes);
 	free(pruning.gone);
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;

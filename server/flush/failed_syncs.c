@@ -11,7 +11,6 @@
 #include "server/base/server.h"
 
 static const char log_name[] = "failed";
-enum { LOG_MAX = 64 << 20 };
 
 struct failed_file {
 	struct kr_table_link link;
@@ -81,7 +80,7 @@ int kr_failed_syncs_open(struct kr_failed_syncs *failed, struct kr_server *serve
 	*failed = (struct kr_failed_syncs){.server = server, .dir = dir};
 	kr_table_init(&failed->files);
 	kr_list_init(&failed->waits);
-	return kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
+	return kr_line_log_read(dir, log_name, read_line, &reading, NULL);
 }
 
 static bool free_file(struct kr_table_link *link, void *context)
@@ -109,9 +108,7 @@ static void run_write(struct kr_job *job)
 {
 	struct write_job *write = KR_CONTAINER_OF(job, struct write_job, job);
 
-	write->err = write->text.failed ?
-		-ENOMEM :
-		kr_write_file(write->failed->dir, log_name, write->text.bytes, write->text.length, 0600);
+	write->err = kr_line_log_write(&write->text, write->failed->dir, log_name);
 }
 
 static void start_write(struct kr_failed_syncs *failed);

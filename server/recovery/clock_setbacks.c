@@ -17,8 +17,6 @@
 #include "server/recovery/recovery.h"
 #include "server/base/state.h"
 
-enum { LOG_MAX = 64 << 10 };
-
 static const char log_name[] = "clock";
 
 static void add(struct kr_setbacks *setbacks, int64_t to, int64_t from)
@@ -117,11 +115,6 @@ static void add_lines(const struct kr_setbacks *setbacks, const uint8_t boot_id[
 	}
 }
 
-static int write_log(const struct kr_line_log *lines, int dir)
-{
-	return lines->failed ? -ENOMEM : kr_write_file(dir, log_name, lines->bytes, lines->length, 0600);
-}
-
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
 {
 	uint64_t real_ns = kr_clock_real_ns(), raw_ns = raw_clock_ns();
@@ -129,7 +122,7 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 	int err;
 
 	*setbacks = (struct kr_setbacks){0};
-	err = kr_line_log_read(dir, log_name, LOG_MAX, read_line, &reading);
+	err = kr_line_log_read(dir, log_name, read_line, &reading, NULL);
 	if (err)
 		return err;
 	setbacks->former_ns = setbacks->real_ns;
@@ -146,7 +139,7 @@ int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 	int err;
 
 	add_lines(setbacks, boot_id, &lines);
-	err = write_log(&lines, dir);
+	err = kr_line_log_write(&lines, dir, log_name);
 	free(lines.bytes);
 	setbacks->unsaved = false;
 	setbacks->saved_ns = setbacks->raw_ns;
@@ -163,7 +156,7 @@ static void run_save(struct kr_job *job)
 {
 	struct save *save = KR_CONTAINER_OF(job, struct save, job);
 
-	save->err = write_log(&save->lines, kr_state_dir(job->server->state));
+	save->err = kr_line_log_write(&save->lines, kr_state_dir(job->server->state), log_name);
 }
 
 static void saved(struct kr_job *job)

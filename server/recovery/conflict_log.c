@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -13,6 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/text.h"
 #include "common/base/util.h"
+#include "server/base/line_log.h"
 
 static const char log_name[] = "conflicts";
 enum { HEX_MAX = 2 * KR_FID_MAX + 1 };
@@ -114,12 +114,11 @@ static void set_text(json_t *object, const char *name, const char *text)
 		json_object_set_new(object, name, kr_text_json(text));
 }
 
-static char *to_line(const struct kr_conflict *conflict)
+static void add_line(struct kr_line_log *lines, const struct kr_conflict *conflict)
 {
 	char hex[HEX_MAX];
 	json_t *object = json_object();
-	char *text, *line;
-	size_t length;
+	char *text;
 
 	set_text(object, "node_id", kr_hex_format(conflict->node_id, 16, hex));
 	set_text(object, "node", conflict->node);
@@ -138,22 +137,16 @@ static char *to_line(const struct kr_conflict *conflict)
 	set_text(object, "place", conflict->place);
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
-	if (!text)
-		return NULL;
-	length = strlen(text);
-	line = kr_xmalloc(length + 3);
-	/* What a line before it that was cut short left must not spoil it. */
-	line[0] = '\n';
-	memcpy(line + 1, text, length);
-	memcpy(line + 1 + length, "\n", 2);
+	if (text)
+		kr_line_log_add(lines, text);
+	lines->failed |= !text;
 	free(text);
-	return line;
 }
 
 /* NULL: not a record. */
-static struct kr_conflict *from_line(const char *line, size_t length)
+static struct kr_conflict *from_line(const char *line)
 {
-	json_t *object = json_loadb(line, length, 0, NULL);
+	json_t *object = json_loads(line, 0, NULL);
 	const char *node = json_string_value(json_object_get(object, "node"));
 	const char *original = json_string_value(json_object_get(object, "original"));
 	const char *place = json_string_value(json_object_get(object, "place"));
@@ -182,70 +175,31 @@ static struct kr_conflict *from_line(const char *line, size_t length)
 	return conflict;
 }
 
-static void read_lines(struct kr_conflicts *conflicts, const char *text, size_t length)
+static void read_line(void *conflicts, char *line)
 {
-	const char *end;
+	struct kr_conflict *conflict = from_line(line);
 
-	for (; (end = memchr(text, '\n', length)); length -= (size_t)(end + 1 - text), text = end + 1) {
-		struct kr_conflict *conflict = from_line(text, (size_t)(end - text));
-
-		if (conflict)
-			kr_conflicts_put(conflicts, conflict);
-	}
+	if (conflict)
+		kr_conflicts_put(conflicts, conflict);
 }
 
 /* What counts, as a new log. */
 static int rewrite(const struct kr_conflicts *conflicts, int dir)
 {
 	const struct kr_conflict *conflict;
-	KR_AUTO_FREE char *text = NULL;
-	size_t length = 0;
+	struct kr_line_log lines = {0};
+	int err;
 
-	KR_LIST_FOR_EACH(conflict, &conflicts->order, order) {
-		KR_AUTO_FREE char *line = to_line(conflict);
-		size_t more = line ? strlen(line) : 0;
-		char *larger = realloc(text, length + more + 1);
-
-		if (!larger || !line)
-			return -ENOMEM;
-		text = larger;
-		memcpy(text + length, line, more);
-		length += more;
-	}
-	return kr_write_file(dir, log_name, text ? text : "", length, 0600);
-}
-
-/* The end of the log, of KR_CONFLICTS_LOG bytes at most: however much was written, the server starts. */
-static int read_log(int dir, char **ret_text, size_t *ret_length)
-{
-	KR_AUTO_FD int fd = openat(dir, log_name, O_RDONLY | O_CLOEXEC);
-	KR_AUTO_FREE char *text = NULL;
-	struct stat stat;
-	size_t length = 0;
-	ssize_t got;
-	off_t begin;
-
-	if (fd < 0 || fstat(fd, &stat) < 0)
-		return -errno;
-	begin = stat.st_size > KR_CONFLICTS_LOG ? stat.st_size - KR_CONFLICTS_LOG : 0;
-	text = malloc(KR_CONFLICTS_LOG);
-	if (!text)
-		return -ENOMEM;
-	while ((got = pread(fd, text + length, KR_CONFLICTS_LOG - length, begin + (off_t)length)) > 0)
-		length += (size_t)got;
-	if (got < 0)
-		return -errno;
-	*ret_text = text;
-	text = NULL;
-	*ret_length = length;
-	return 0;
+	KR_LIST_FOR_EACH(conflict, &conflicts->order, order)
+		add_line(&lines, conflict);
+	err = kr_line_log_write(&lines, dir, log_name);
+	free(lines.bytes);
+	return err;
 }
 
 int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 {
-	KR_AUTO_FREE char *text = NULL;
-	size_t length = 0;
-	int err = read_log(dir, &text, &length);
+	int err;
 
 	*conflicts = (struct kr_conflicts){.dir = dir, .fd = -1};
 	pthread_mutex_init(&conflicts->lock, NULL);
@@ -253,10 +207,9 @@ int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 	kr_table_init(&conflicts->table);
 	kr_table_init(&conflicts->made);
 	kr_list_init(&conflicts->order);
-	if (err && err != -ENOENT)
-		return kr_fail_errno(err, "cannot read %s of the state directory", log_name);
-	if (!err)
-		read_lines(conflicts, text, length);
+	err = kr_line_log_read(dir, log_name, read_line, conflicts, NULL);
+	if (err)
+		return err;
 	err = rewrite(conflicts, dir);
 	if (err)
 		return kr_fail_errno(err, "cannot write %s of the state directory", log_name);
@@ -284,21 +237,18 @@ static void shorten_log(struct kr_conflicts *conflicts)
 
 int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *conflict)
 {
-	KR_AUTO_FREE char *line = to_line(conflict);
-	size_t length = line ? strlen(line) : 0;
-	ssize_t written;
+	struct kr_line_log lines = {0};
+	int err;
 
-	if (!line)
-		return -ENOMEM;
+	add_line(&lines, conflict);
 	KR_SCOPED_LOCK(&conflicts->lock);
 	if (++conflicts->lines > conflicts->counted + KR_CONFLICTS_SPARE)
 		shorten_log(conflicts);
-	written = write(conflicts->fd, line, length);
-	if (written >= 0 && (size_t)written < length)
-		return kr_fail_errno(-ENOSPC, "cannot record a conflict in the state directory");
-	if (written < 0 || fdatasync(conflicts->fd) < 0)
-		return kr_fail_errno(-errno, "cannot record a conflict in the state directory");
-	return 0;
+	err = kr_line_log_append(&lines, conflicts->fd);
+	free(lines.bytes);
+	if (!err && fdatasync(conflicts->fd) < 0)
+		err = -errno;
+	return err ? kr_fail_errno(err, "cannot record a conflict in the state directory") : 0;
 }
 
 /* --- the table -------------------------------------------------------------------------------- */

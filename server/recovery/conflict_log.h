@@ -2,12 +2,11 @@
  * when it, or the node, or both are killed in between.  So those bytes never go into the original after all, and one
  * conflict file gets all of them.
  *
- * `conflicts` in the state directory is a log, one JSON object per line: {"node_id", "node", "file", "first", "last",
- * "time", and when they are known "target", "made", "original", "place"}; of the same node, file and `last` the later
- * line counts.  A torn last line is none, empty ones mean nothing.  KR_CONFLICTS_MAX are kept, of the log's last
- * KR_CONFLICTS_LOG bytes: of too many the oldest of the owner (of the node's key: "uid" of a user's, none: all others)
- * that has the most goes, so that nobody can push out others'. The log is written anew when it is opened, and when it
- * has grown past twice what counts.
+ * `conflicts` in the state directory is a log (base/line_log.h) of JSON objects: {"node_id", "node", "file", "first",
+ * "last", "time", and when they are known "target", "made", "original", "place"}; of the same node, file and `last` the
+ * later line counts.  KR_CONFLICTS_MAX are kept: of too many the oldest of the owner (of the node's key: "uid" of a
+ * user's, none: all others) that has the most goes, so that nobody can push out others'. The log is written anew when
+ * it is opened, and when it has grown past twice what counts.
  *
  * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a
  * node's journal. Loop thread, unless said otherwise.
@@ -26,9 +25,8 @@
 enum {
 	KR_CONFLICTS_MAX = 16384,
 	KR_CONFLICTS_SHOWN = 100,
-	KR_CONFLICTS_LOG = 64 << 20,
-	KR_CONFLICTS_SPARE = 1024
-}; /* lines that do not count, whatever counts */
+	KR_CONFLICTS_SPARE = 1024 /* lines that do not count, whatever counts */
+};
 
 /* How many are kept of one owner. */
 struct kr_conflict_owner {

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
+#include "common/base/hex.h"
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
@@ -220,6 +222,36 @@ void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_ke
 void kr_executed_begin_again(struct kr_executed *executed, const struct kr_executed_key *key, bool doubtful)
 {
 	begin(executed, key, true, doubtful ? KR_EXECUTED_DOUBT : KR_EXECUTED_BEGUN);
+}
+
+int kr_executed_print(int dir, FILE *to)
+{
+	static const char *const phases[] = {"unknown", "begun", "done", "in doubt", "intent"};
+	KR_AUTO_FREE char *bytes = NULL;
+	const struct slot *slots;
+	size_t length = 0, oldest = 1;
+	int err = kr_read_file(dir, "executed", LENGTH, &bytes, &length);
+
+	if (err)
+		return err == -ENOENT ? 0 : err;
+	if (length != LENGTH || memcmp(bytes + 16, format, sizeof(format)) != 0)
+		return 0;
+	slots = (const struct slot *)(const void *)(bytes + sizeof(struct slot));
+	for (size_t i = 1; i < KR_EXECUTED_SLOTS; i++) {
+		if (slots[i].number < slots[oldest].number)
+			oldest = i;
+	}
+	for (size_t i = 0; i < KR_EXECUTED_SLOTS; i++) {
+		const struct slot *slot = &slots[(oldest + i) % KR_EXECUTED_SLOTS];
+		char node[33];
+
+		if (slot->phase == KR_EXECUTED_UNKNOWN || slot->phase >= KR_ARRAY_SIZE(phases))
+			continue;
+		fprintf(to, "executed: %s %" PRIu64 " %" PRIu64 " %s %d %" PRIu64 "\n",
+			kr_hex_format(slot->key.node_id, 16, node), slot->key.incarnation, slot->key.request,
+			phases[slot->phase], slot->err, slot->value);
+	}
+	return 0;
 }
 
 /* --- intents ---------------------------------------------------------------------------------- */

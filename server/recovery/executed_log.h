@@ -15,6 +15,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 struct kr_executed;
 struct kr_intent_change;
@@ -38,6 +39,9 @@ struct kr_executed_key {
 	uint64_t request;
 };
 
+/* Prints the records of DIR/executed, the oldest first. Nothing if there is none, or one of another version. 0 or -errno
+ * with a reason. Blocks. */
+int kr_executed_print(int dir, FILE *to);
 /* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID, or of another version of kairand. 0 or
  * -errno with a reason. */
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);

@@ -125,6 +125,9 @@ is "$EXPORT/quiet2" orDEADal--
 is "$EXPORT/busy2" other
 conflict busy2 ..DEAD
 conflict removed2 ..DEAD
+"$B/tools/kairan" journal --dump-all "$WORK/state" >"$WORK/said" || fail "the state directory is damaged: $(cat "$WORK/said")"
+grep -q '^member: [0-9a-f]* .*node2' "$WORK/said" && grep -q '^conflicts: .*"original":"busy2"' "$WORK/said" &&
+	grep -q '^executed: .* done' "$WORK/said" || fail "the state directory does not say it: $(head -c 2000 "$WORK/said")"
 ! grep -q quiet2 "$WORK/left" || grep -q "^quiet2: 4 bytes applied" "$WORK/replayed" || fail "not told: $(cat "$WORK/replayed")"
 ! grep -q busy2 "$WORK/left" || grep -Eq "^busy2: .* in busy2.conflict-node1|^busy2.conflict-node1.* applied" "$WORK/replayed" ||
 	fail "not told: $(cat "$WORK/replayed")"

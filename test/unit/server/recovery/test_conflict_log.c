@@ -4,6 +4,7 @@
 #include <fcntl.h>
 
 #include "common/base/log.h"
+#include "server/base/line_log.h"
 #include "server/recovery/conflict_log.h"
 #include "server/session/lapses.h"
 #include "server/session/session.h"
@@ -128,7 +129,7 @@ static void a_server_starts_with_however_long_a_log(void **state)
 	struct stat stat;
 
 	assert_int_equal(kr_conflicts_open(&conflicts, dir), 0);
-	assert_int_equal(ftruncate(conflicts.fd, (off_t)5 * KR_CONFLICTS_LOG), 0);
+	assert_int_equal(ftruncate(conflicts.fd, (off_t)5 * KR_LINE_LOG_MAX), 0);
 	assert_int_equal(kr_conflicts_log(&conflicts, conflict), 0);
 	kr_conflict_free(conflict);
 	kr_conflicts_close(&conflicts);
