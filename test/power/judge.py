@@ -26,7 +26,7 @@ class Judge:
         self.made = collections.defaultdict(dict)  # new file -> "close" or "fsync" -> end
         self.looks = collections.defaultdict(list)  # new file -> (key, start, end, state)
         self.appends, self.prefixes = {}, collections.defaultdict(list)
-        self.sections = collections.defaultdict(dict)  # counted file -> (key, start) -> (end, found, written)
+        self.sections = collections.defaultdict(dict)  # counted file -> (key, start) -> (when found, end, found, written)
         self.cuts, self.lost = [], {}  # (when, what was on the disk); key -> when it went
         self.finally_at, self.finally_found = NEVER, None
         self.problems, self.told, self.counts = collections.defaultdict(list), set(), collections.Counter()
@@ -94,8 +94,8 @@ class Judge:
         self.counts["reads"] += 1
         self.prefixes[name].append((key, start, end, length, total))
 
-    def take_k(self, key, name, start, end, found, written):
-        self.sections[name][key, start] = (NEVER if end is None else end, found, written)
+    def take_k(self, key, name, start, read, end, found, written):
+        self.sections[name][key, start] = (read, NEVER if end is None else end, found, written)
 
     def take_e(self, key, operation, start, end, text):
         self.problem("errors", "node %s: %s from %.4f to %.4f: %s" % (key, operation, start, end, text))
@@ -217,7 +217,7 @@ class Judge:
         for name, sections in self.sections.items():
             last, maybe = (None, 0, 0), {0}  # of the last section that is sure: node, end, what it wrote; what may be found now
             handed = []  # (time, value): another node found it under the lock
-            for (key, start), (end, found, written) in sorted(sections.items(), key=lambda item: item[0][1]):
+            for (key, start), (read, end, found, written) in sorted(sections.items(), key=lambda item: item[0][1]):
                 self.counts["locks"] += 1
                 by, until, wrote = last
                 if by is not None and start < min(until, self.lost.get(by, NEVER)):
@@ -226,7 +226,7 @@ class Judge:
                 if found not in may:
                     self.problem("locks", "%s: node %s found %d under the lock at %.4f, not %s" % (name, key, found, start, sorted(may)))
                 if by is not None and by != key:
-                    handed.append((start, found))
+                    handed.append((read, found))  # it may have waited for the value since it had the lock
                 keeps = {found} if key not in self.lost else (maybe if by == key else {found})
                 maybe = (keeps if key in self.lost or end == NEVER else set()) | {written}
                 last = (key, end, written)

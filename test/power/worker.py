@@ -9,7 +9,7 @@ file "beat" after each.  What is noted, one JSON list a line, judge.py reads:
   ["s", file, start, end, "close"|"fsync"]
   ["n", name, "close"|"fsync", end]              ["v", name, start, end, state]
   ["a", file, start, end|null, thread, number]   ["p", file, start, end, bytes up to the last record of others, their sum]
-  ["k", file, start, end|null, found, written]   ["e", operation, start, end, text]
+  ["k", file, start, when found, end|null, found, written]   ["e", operation, start, end, text]
 """
 import fcntl
 import json
@@ -215,11 +215,12 @@ class Thread(threading.Thread):
             fcntl.flock(lock, fcntl.LOCK_EX)
             start = now()
             found = int.from_bytes(os.pread(counted, 8, 0), "little")
-            self.note("k", "counted/%d" % number, start, None, found, found + 1)
+            read = now()
+            self.note("k", "counted/%d" % number, start, read, None, found, found + 1)
             os.pwrite(counted, (found + 1).to_bytes(8, "little"), 0)
             end = now()
             fcntl.flock(lock, fcntl.LOCK_UN)
-            self.note("k", "counted/%d" % number, start, end, found, found + 1)
+            self.note("k", "counted/%d" % number, start, read, end, found, found + 1)
         finally:
             os.close(counted)
             os.close(lock)
