@@ -101,8 +101,11 @@ struct kr_mount {
 	/* When draining ends (kr_clock_ns); 0: not yet known.  Set at the first reason to end, or by the kairan
 	 * command. */
 	_Atomic uint64_t drain_deadline_ns;
-	struct kr_list ops; /* all posted ops; op.c's, loop thread */
-	bool parted;        /* no server can be reached any more; loop thread */
+	struct {
+		struct kr_list all; /* posted ones */
+		uv_timer_t tick;    /* runs only while an op can end by a signal, or by the time */
+	} ops;                      /* op.c's; loop thread */
+	bool parted;                /* no server can be reached any more; loop thread */
 	/* This machine lost power since the journal was written, and the server has not judged all of it yet. Set
 	 * before the first HELLO, then loop thread. */
 	bool power_lost;

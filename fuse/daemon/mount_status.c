@@ -110,7 +110,7 @@ static json_t *operations_status(struct kr_mount *mount)
 	uint64_t now = kr_clock_ns(), count = 0;
 	const struct kr_op *op;
 
-	KR_LIST_FOR_EACH(op, &mount->ops, all) {
+	KR_LIST_FOR_EACH(op, &mount->ops.all, all) {
 		if (count++ < OPERATIONS_SHOWN)
 			json_array_append_new(list,
 				json_pack("{s:s, s:I}", "name", op->name, "waiting_ms",

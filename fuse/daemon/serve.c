@@ -55,7 +55,7 @@
 #include "common/base/privilege.h"
 #include "fuse/readcache/stage.h"
 
-enum { LATE_DRAIN_MS = 2000, OPS_TICK_MS = 200 };
+enum { LATE_DRAIN_MS = 2000 };
 
 enum { SIGNALS = 3 };
 
@@ -69,7 +69,6 @@ struct kr_serve {
 
 	/* Loop thread. */
 	uv_signal_t signals[SIGNALS];
-	uv_timer_t ops_tick;
 	struct kr_drain *drain;
 
 	/* Messages of the loop to the main thread. */
@@ -189,13 +188,6 @@ static void on_signal(uv_signal_t *handle, int number)
 	}
 }
 
-static void on_tick(uv_timer_t *timer)
-{
-	struct kr_serve *serve = timer->data;
-
-	kr_ops_tick(&serve->mount);
-}
-
 static void watch_signals(struct kr_serve *serve)
 {
 	static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
@@ -208,9 +200,7 @@ static void watch_signals(struct kr_serve *serve)
 		if (numbers[i] != SIGHUP || !nohup)
 			uv_signal_start(&serve->signals[i], on_signal, numbers[i]);
 	}
-	uv_timer_init(serve->mount.loop, &serve->ops_tick);
-	serve->ops_tick.data = serve;
-	uv_timer_start(&serve->ops_tick, on_tick, OPS_TICK_MS, OPS_TICK_MS);
+	kr_ops_start(&serve->mount);
 }
 
 /* --- making: the parts, in the order of mount.h's fields --------------------------------------- */
@@ -570,7 +560,7 @@ static void stop_protocol(void *context)
 	kr_rpc_free(mount->rpc);
 	for (int i = 0; i < SIGNALS; i++)
 		uv_close((uv_handle_t *)&step->serve->signals[i], NULL);
-	uv_close((uv_handle_t *)&step->serve->ops_tick, NULL);
+	uv_close((uv_handle_t *)&mount->ops.tick, NULL);
 }
 
 static void unmake(struct kr_serve *serve)
@@ -621,7 +611,6 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
 	serve->mount.uncommitted_names = kr_uncommitted_names_new();
-	kr_list_init(&serve->mount.ops);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);
 	pthread_mutex_init(&serve->lock, NULL);

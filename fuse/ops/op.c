@@ -22,6 +22,9 @@
 #include "fuse/base/signals.h"
 #include "fuse/ops/kernel_requests.h"
 
+enum { TICK_MS = 200 };
+static void on_tick(uv_timer_t *timer);
+
 /* The request that this worker serves now.  An op that is made for it takes it over. */
 static _Thread_local struct {
 	uint32_t opcode; /* 0: there is none, or an op has it */
@@ -55,12 +58,20 @@ static void take_over(struct kr_op *op)
 	serving.opcode = 0;
 }
 
+static void start_tick(struct kr_mount *mount)
+{
+	if (!uv_is_active((uv_handle_t *)&mount->ops.tick))
+		uv_timer_start(&mount->ops.tick, on_tick, TICK_MS, TICK_MS);
+}
+
 static void run_post(struct kr_task *task)
 {
 	struct kr_op *op = KR_CONTAINER_OF(task, struct kr_op, post_task);
 
 	op->begun = true;
-	kr_list_append(&op->mount->ops, &op->all);
+	kr_list_append(&op->mount->ops.all, &op->all);
+	if (op->mount->options->soft)
+		start_tick(op->mount);
 	if (op->mount->parted) /* kr-notify answers requests for a little longer than there are ops */
 		kr_op_reply_err(op, -ENOTCONN);
 	else
@@ -123,6 +134,8 @@ static void run_interrupt(struct kr_task *task)
 	op->signalled_ns = kr_clock_ns();
 	if (signals_end(op, op->signalled_ns))
 		interrupt(op);
+	else
+		start_tick(op->mount);
 }
 
 static void on_interrupt(fuse_req_t req, void *data)
@@ -165,12 +178,19 @@ int kr_op_given_up(const struct kr_op *op)
 	return op->interrupted ? -EINTR : op->late ? -ETIMEDOUT : 0;
 }
 
+void kr_ops_start(struct kr_mount *mount)
+{
+	kr_list_init(&mount->ops.all);
+	uv_timer_init(mount->loop, &mount->ops.tick);
+	mount->ops.tick.data = mount;
+}
+
 /* Finds an op that is late now. */
 static struct kr_op *find_late(struct kr_mount *mount, uint64_t now)
 {
 	struct kr_op *op;
 
-	KR_LIST_FOR_EACH(op, &mount->ops, all)
+	KR_LIST_FOR_EACH(op, &mount->ops.all, all)
 		if (!op->late && !op->call && kr_rpc_silent(mount->rpc, op->started_ns, now))
 			return op;
 	return NULL;
@@ -181,17 +201,20 @@ static struct kr_op *find_ended(struct kr_mount *mount, uint64_t now)
 {
 	struct kr_op *op;
 
-	KR_LIST_FOR_EACH(op, &mount->ops, all)
+	KR_LIST_FOR_EACH(op, &mount->ops.all, all)
 		if (op->signalled_ns && !op->interrupted && signals_end(op, now))
 			return op;
 	return NULL;
 }
 
-void kr_ops_tick(struct kr_mount *mount)
+static void on_tick(uv_timer_t *timer)
 {
+	struct kr_mount *mount = timer->data;
 	uint64_t now = kr_clock_ns();
 	struct kr_op *op;
 
+	if (kr_list_empty(&mount->ops.all))
+		uv_timer_stop(timer);
 	while ((op = find_ended(mount, now)) != NULL)
 		interrupt(op);
 	while (mount->options->soft && (op = find_late(mount, now)) != NULL) {
@@ -301,9 +324,9 @@ void kr_ops_interrupt(struct kr_mount *mount)
 
 	/* In turns over a list of its own: an interrupted op may end itself and others. */
 	kr_list_init(&all);
-	kr_list_move(&mount->ops, &all);
+	kr_list_move(&mount->ops.all, &all);
 	while ((link = kr_list_pop(&all)) != NULL) {
-		kr_list_append(&mount->ops, link);
+		kr_list_append(&mount->ops.all, link);
 		interrupt(KR_LIST_ENTRY(link, struct kr_op, all));
 	}
 }

@@ -70,8 +70,9 @@ void kr_op_post(struct kr_op *op);
 void kr_op_waits_for(struct kr_op *op, enum kr_wait wait);
 /* Loop thread.  0; or the error with which an op answers instead of waiting: -EINTR, -ETIMEDOUT. */
 int kr_op_given_up(const struct kr_op *op);
-/* Loop thread, a few times a second: steps the ops that are late, and those whose program has a signal that ends it. */
-void kr_ops_tick(struct kr_mount *mount);
+/* Before the first op.  Then ops that are late are stepped, and those whose program has a signal that ends it.  Whoever
+ * ends the loop closes mount->ops.tick.  Loop thread. */
+void kr_ops_start(struct kr_mount *mount);
 /* Loop thread: takes the op off all lists and disarms interrupts.  Then answer with fuse_reply_*(op->req, ...), then
  * call kr_op_free. */
 fuse_req_t kr_op_finish(struct kr_op *op);

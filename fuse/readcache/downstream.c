@@ -533,6 +533,7 @@ void kr_downstream_accept(struct kr_hops *hops, uv_stream_t *listener)
 	kr_list_append(&hops->incoming, &peer->link);
 	peer->stranger = true;
 	hops->strangers++;
+	kr_hops_start_tick(hops);
 	limit_strangers(hops);
 	if (++hops->incoming_count > KR_HOPS_INCOMING || hops->closing)
 		kr_conn_close(peer->conn, false);

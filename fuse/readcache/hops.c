@@ -18,17 +18,26 @@ static void on_timer(uv_timer_t *timer)
 {
 	struct kr_hops *hops = timer->data;
 	struct kr_stage *stage, *after;
+	bool waits = hops->strangers > 0;
 
 	hops->rate = hops->came;
 	hops->best = KR_MAX(hops->best, hops->rate);
 	hops->came = 0;
-	kr_upstream_tick(hops);
+	waits |= kr_upstream_tick(hops);
 	KR_LIST_FOR_EACH_SAFE(stage, after, &hops->stages, link)
-		kr_stage_tick(stage);
+		waits |= kr_stage_tick(stage);
 	kr_downstream_tick(hops);
 	/* The cache and the files are made after us. */
 	if (!kr_list_empty(&hops->stages))
 		kr_stage_evict(hops->mount);
+	if (!waits)
+		uv_timer_stop(timer);
+}
+
+void kr_hops_start_tick(struct kr_hops *hops)
+{
+	if (!hops->closing && !uv_is_active((uv_handle_t *)&hops->timer))
+		uv_timer_start(&hops->timer, on_timer, TICK_MS, TICK_MS);
 }
 
 int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
@@ -51,7 +60,6 @@ int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
 	uv_timer_init(mount->loop, &hops->timer);
 	hops->timer.data = hops;
 	hops->timer_open = true;
-	uv_timer_start(&hops->timer, on_timer, TICK_MS, TICK_MS);
 	*ret_hops = hops;
 	return 0;
 }

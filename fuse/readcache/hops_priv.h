@@ -74,6 +74,9 @@ struct kr_hops {
 /* hops.c */
 /* Bytes are no longer asked or have been stored: starved stages go on. */
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes);
+/* An upstream owes blocks or is idle, a stage waits for an upstream, or a stranger came: looks at them a few times a
+ * second, until there is none of these. */
+void kr_hops_start_tick(struct kr_hops *hops);
 
 /* downstream.c */
 void kr_downstream_accept(struct kr_hops *hops, uv_stream_t *listener);
@@ -108,7 +111,7 @@ struct kr_upstream *kr_upstream_get(struct kr_hops *hops, const struct kr_hop_ad
 void kr_upstream_put(struct kr_upstream *hop);
 /* Ends it: the peer breaks the protocol or is silent. */
 void kr_upstream_break(struct kr_upstream *hop, const char *reason);
-void kr_upstream_tick(struct kr_hops *hops);
+bool kr_upstream_tick(struct kr_hops *hops);
 void kr_upstream_close_all(struct kr_hops *hops);
 
 #endif

@@ -129,8 +129,8 @@ void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop);
 uint32_t kr_stage_ranges(const uint64_t *blocks, size_t count, struct kr_range *ranges);
 /* Pulls from TO from now on. */
 void kr_stage_take_upstream(struct kr_stage *stage, const struct kr_hop_address *to);
-/* A quarter of a second has passed. */
-void kr_stage_tick(struct kr_stage *stage);
+/* A quarter of a second has passed.  Whether the stage still has something to ask. */
+bool kr_stage_tick(struct kr_stage *stage);
 
 /* stage_hedge.c */
 /* The upstream is a new one, or none. */

@@ -39,6 +39,7 @@ static void set_upstream(struct kr_stage *stage, struct kr_upstream *hop)
 	if (stage->upstream) {
 		kr_list_remove(&stage->upstream_link);
 		kr_upstream_put(stage->upstream);
+		kr_hops_start_tick(stage->mount->hops); /* it may be idle now */
 	}
 	stage->upstream = hop;
 	if (hop)
@@ -254,6 +255,7 @@ static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t cou
 		return false;
 	}
 	pull->hop->pulls++;
+	kr_hops_start_tick(stage->mount->hops);
 	hops->charged += count * KR_BLOCK_SIZE;
 	return true;
 }
@@ -322,6 +324,7 @@ void kr_stage_advance(struct kr_stage *stage)
 		if (!stage->upstream) {
 			if (!stage->asking && kr_clock_ns() >= stage->retry_ns)
 				ask_upstream(stage);
+			kr_hops_start_tick(stage->mount->hops);
 			return;
 		}
 		most = allowance(stage);
@@ -366,11 +369,12 @@ void kr_stage_part(struct kr_stage *stage, int err)
 	stage->retry_ns = 0;
 }
 
-void kr_stage_tick(struct kr_stage *stage)
+bool kr_stage_tick(struct kr_stage *stage)
 {
 	if (!stage->upstream && !stage->asking)
 		kr_stage_advance(stage);
 	kr_stage_hedge_tick(stage);
+	return has_work(stage);
 }
 
 /* --- taking what comes ------------------------------------------------------------------------ */

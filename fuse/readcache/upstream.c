@@ -68,6 +68,7 @@ static struct kr_upstream *make(struct kr_hops *hops, const struct kr_hop_addres
 	}
 	kr_list_append(&hops->outgoing, &hop->link);
 	hops->outgoing_count++;
+	kr_hops_start_tick(hops);
 	return hop;
 }
 
@@ -106,7 +107,8 @@ void kr_upstream_break(struct kr_upstream *hop, const char *reason)
 	kr_conn_close(hop->conn, false);
 }
 
-static void look_at(struct kr_upstream *hop)
+/* Whether it is to be looked at again soon: it owes blocks, or will be closed if nobody needs it. */
+static bool look_at(struct kr_upstream *hop)
 {
 	uint32_t limit =
 		(hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S * 1000 : hop->hops->patience_ms) * TICKS_PER_S / 1000;
@@ -117,7 +119,7 @@ static void look_at(struct kr_upstream *hop)
 	if (hop->idle_ticks > KR_HOP_IDLE_S * TICKS_PER_S) {
 		hop->ending = true;
 		kr_conn_close(hop->conn, false);
-		return;
+		return false;
 	}
 	/* While the server is away everybody may be waiting for it. */
 	if (received != hop->received || hop->pulls == 0 || !kr_rpc_connected(hop->hops->mount->rpc))
@@ -131,14 +133,17 @@ static void look_at(struct kr_upstream *hop)
 		kr_upstream_break(hop, "owes blocks and sends none whole");
 	hop->received = received;
 	hop->blocks_seen = hop->blocks;
+	return hop->pulls > 0 || kr_list_empty(&hop->stages);
 }
 
-void kr_upstream_tick(struct kr_hops *hops)
+bool kr_upstream_tick(struct kr_hops *hops)
 {
 	struct kr_upstream *hop, *after;
+	bool waits = false;
 
 	KR_LIST_FOR_EACH_SAFE(hop, after, &hops->outgoing, link)
-		look_at(hop);
+		waits |= look_at(hop);
+	return waits;
 }
 
 void kr_upstream_close_all(struct kr_hops *hops)

@@ -285,6 +285,7 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	call->context = context;
 	call->submitted_ns = kr_clock_ns();
 	kr_list_append(&rpc->calls, &call->link);
+	kr_rpc_start_tick(rpc);
 	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
 	if (rpc->hooks)
 		call->change = rpc->hooks->begun(rpc->mount, call->type, call->fields.bytes, call->fields.length);

@@ -72,6 +72,7 @@ static void on_resolved(void *context, int err, const struct kr_addresses *addre
 		attempt_failed(rpc, err, kr_fail_reason());
 		return;
 	}
+	kr_rpc_start_tick(rpc);
 	rpc->events->on_connecting(rpc->events_context, address);
 }
 
@@ -88,11 +89,22 @@ static void attempt(struct kr_rpc *rpc)
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_rpc *rpc = timer->data;
+	bool connecting = rpc->conn && rpc->gate == KR_RPC_SHUT;
 
+	if (kr_list_empty(&rpc->calls) && !connecting) {
+		uv_timer_stop(timer);
+		return;
+	}
 	kr_rpc_check_deadlines(rpc);
 	kr_rpc_watch_tick(rpc, kr_clock_ns());
-	if (rpc->conn && rpc->gate == KR_RPC_SHUT && kr_clock_ns() - rpc->attempt_ns > KR_RPC_ATTEMPT_MS * KR_NS_PER_MS)
+	if (connecting && kr_clock_ns() - rpc->attempt_ns > KR_RPC_ATTEMPT_MS * KR_NS_PER_MS)
 		kr_rpc_reset(rpc, "no answer (is the address right, and is a firewall between?)");
+}
+
+void kr_rpc_start_tick(struct kr_rpc *rpc)
+{
+	if (rpc->started && !rpc->stopped && !uv_is_active((uv_handle_t *)&rpc->tick))
+		uv_timer_start(&rpc->tick, on_tick, KR_RPC_TICK_MS, KR_RPC_TICK_MS);
 }
 
 void kr_rpc_set_hooks(struct kr_rpc *rpc, const struct kr_rpc_hooks *hooks)
@@ -140,7 +152,6 @@ void kr_rpc_start(struct kr_rpc *rpc, const struct kr_rpc_events *events, void *
 	rpc->events = events;
 	rpc->events_context = context;
 	rpc->started = true;
-	uv_timer_start(&rpc->tick, on_tick, KR_RPC_TICK_MS, KR_RPC_TICK_MS);
 	attempt(rpc);
 }
 

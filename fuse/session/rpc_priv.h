@@ -79,6 +79,8 @@ struct kr_rpc {
 /* rpc.c for rpc_link.c */
 void kr_rpc_connection_lost(struct kr_rpc *rpc);
 void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns);
+/* There is a call, or a connection without an answer to HELLO: looks a few times a second, until there is neither. */
+void kr_rpc_start_tick(struct kr_rpc *rpc);
 void kr_rpc_check_deadlines(struct kr_rpc *rpc);
 void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame);
 void kr_rpc_destroy(struct kr_rpc *rpc);

@@ -439,11 +439,13 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 	return chain;
 }
 
-int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains)
+int kr_chains_new(
+	struct kr_mount *mount, void (*on_early)(struct kr_flusher *flusher), struct kr_chains **ret_chains)
 {
 	struct kr_chains *chains = kr_xcalloc(1, sizeof(*chains));
 
 	chains->mount = mount;
+	chains->on_early = on_early;
 	kr_list_init(&chains->running);
 	kr_list_init(&chains->receivers);
 	kr_list_init(&chains->lanes);

@@ -31,8 +31,9 @@ enum {
 struct kr_chain;
 struct kr_chains;
 
-/* Registers STREAM, EXTENT and STREAM_END with the hops. */
-int kr_chains_new(struct kr_mount *mount, struct kr_chains **ret_chains);
+/* Registers STREAM, EXTENT and STREAM_END with the hops.  ON_EARLY: a stream waits for its ROUND (kr_chains_tick). */
+int kr_chains_new(
+	struct kr_mount *mount, void (*on_early)(struct kr_flusher *flusher), struct kr_chains **ret_chains);
 /* Drops all streams and lanes; they are gone when the loop has run. */
 void kr_chains_stop(struct kr_chains *chains);
 void kr_chains_free(struct kr_chains *chains);
@@ -40,8 +41,8 @@ void kr_chains_free(struct kr_chains *chains);
 void kr_chains_each(const struct kr_chains *chains, kr_hop_each_fn each, void *context);
 /* The session is another: its early streams and idle lanes are dropped (each running chain by its send). */
 void kr_chains_session_lost(struct kr_chains *chains);
-/* Now and then: drops streams that have waited too long for their ROUND. */
-void kr_chains_tick(struct kr_chains *chains, uint64_t now_ns);
+/* Now and then: drops streams that have waited too long for their ROUND.  Whether there are streams. */
+bool kr_chains_tick(struct kr_chains *chains, uint64_t now_ns);
 
 /* How a stream ended, once, unless aborted: 0 all is with the downstream; -EBADMSG or -EIO with `own` the journal's own
  * bytes cannot be read; else a connection broke. */

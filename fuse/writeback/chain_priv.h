@@ -14,6 +14,7 @@ enum { KR_CHAIN_PIECES = 512 };
 struct kr_chains {
 	struct kr_mount *mount;
 	struct kr_list running, receivers, lanes;
+	void (*on_early)(struct kr_flusher *flusher);
 	uint32_t idle_lanes;
 	bool stopped;
 };

@@ -66,6 +66,7 @@ static void on_stream(
 	} else { /* our own ROUND is still on its way */
 		receiver->paused = true;
 		kr_conn_pause(conn);
+		chains->on_early(chains->mount->flusher);
 	}
 }
 
@@ -181,13 +182,14 @@ void kr_chains_forget_round(struct kr_chains *chains, const struct kr_fid *file,
 }
 
 /* A paused connection does not show that its peer has closed it. */
-void kr_chains_tick(struct kr_chains *chains, uint64_t now_ns)
+bool kr_chains_tick(struct kr_chains *chains, uint64_t now_ns)
 {
 	struct kr_chain_receiver *receiver, *next;
 
 	KR_LIST_FOR_EACH_SAFE(receiver, next, &chains->receivers, link)
 		if (!receiver->chain && now_ns > receiver->since_ns + KR_CHAIN_EARLY_MS * KR_NS_PER_MS)
 			kr_chain_drop_receiver(receiver);
+	return !kr_list_empty(&chains->receivers);
 }
 
 void kr_chain_receivers_init(struct kr_mount *mount)

@@ -42,6 +42,7 @@ void kr_flush_settle(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 	if (busy && !listed) {
 		kr_list_append(&kr_flusher_of(file)->busy, &flush->busy);
+		kr_flusher_start_tick(kr_flusher_of(file));
 		kr_file_get(file);
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
@@ -299,13 +300,21 @@ static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
+	bool waits = kr_chains_tick(flusher->mount->chains, kr_clock_ns());
 
-	kr_chains_tick(flusher->mount->chains, kr_clock_ns());
-	kr_uncovered_tick(flusher->uncovered);
+	waits |= kr_uncovered_tick(flusher->uncovered);
 	if (flusher->recovering)
 		return;
 	kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
 	kr_recovery_settle_power(flusher);
+	if (!waits && kr_list_empty(&flusher->busy))
+		uv_timer_stop(timer);
+}
+
+void kr_flusher_start_tick(struct kr_flusher *flusher)
+{
+	if (flusher && !flusher->stopped && !uv_is_active((uv_handle_t *)&flusher->tick))
+		uv_timer_start(&flusher->tick, on_tick, KR_FLUSH_TICK_MS, KR_FLUSH_TICK_MS);
 }
 
 static void on_need_space(struct kr_task *task)
@@ -335,7 +344,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	kr_list_init(&flusher->busy);
 	kr_list_init(&flusher->damage);
 	flusher->conflicts = json_array();
-	err = kr_chains_new(mount, &flusher->mount->chains);
+	err = kr_chains_new(mount, kr_flusher_start_tick, &flusher->mount->chains);
 	if (err) {
 		free(flusher);
 		return err;
@@ -344,7 +353,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	kr_flush_rounds_init(mount);
 	uv_timer_init(mount->loop, &flusher->tick);
 	flusher->tick.data = flusher;
-	uv_timer_start(&flusher->tick, on_tick, KR_FLUSH_TICK_MS, KR_FLUSH_TICK_MS);
+	kr_flusher_start_tick(flusher); /* the directory's list of refused bytes may be out of date */
 	*ret_flusher = flusher;
 	return 0;
 }

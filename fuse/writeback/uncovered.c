@@ -135,17 +135,18 @@ uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log)
 	return ms > kr_session_facts(log->mount->session)->lease_ms / 2 ? ms : 0;
 }
 
-void kr_uncovered_tick(struct kr_uncovered_log *log)
+bool kr_uncovered_tick(struct kr_uncovered_log *log)
 {
 	const uint64_t slow_ms = kr_uncovered_slow_ms(log);
 
 	start(log);
-	if (!slow_ms || log->said_slow)
-		return;
-	kr_log_warn("the local directory has not taken for %" PRIu64
-		    " s which files have refused bytes: leases of such files may wait for it",
-		slow_ms / 1000);
-	log->said_slow = true;
+	if (slow_ms && !log->said_slow) {
+		kr_log_warn("the local directory has not taken for %" PRIu64
+			    " s which files have refused bytes: leases of such files may wait for it",
+			slow_ms / 1000);
+		log->said_slow = true;
+	}
+	return log->written != log->changes;
 }
 
 /* --- the list --- */

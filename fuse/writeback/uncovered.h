@@ -34,8 +34,8 @@ struct kr_uncovered_log *kr_uncovered_log_new(struct kr_mount *mount);
 void kr_uncovered_log_stop(struct kr_uncovered_log *log);
 /* The loop does not run any more: writes what has changed. Blocks. NULL is fine. */
 void kr_uncovered_log_free(struct kr_uncovered_log *log);
-/* Now and then. */
-void kr_uncovered_tick(struct kr_uncovered_log *log);
+/* Now and then.  Whether the disk has not taken all yet. */
+bool kr_uncovered_tick(struct kr_uncovered_log *log);
 /* How long the disk has been at it, if that is half of what the server waits for a lease, or more; else 0. */
 uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log);
 

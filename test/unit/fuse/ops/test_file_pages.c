@@ -93,7 +93,7 @@ static int setup_two(void **state)
 	if (setup(state))
 		return -1;
 	mount.options = &options;
-	kr_list_init(&mount.ops);
+	kr_list_init(&mount.ops.all);
 	/* Never looked into here. */
 	mount.notifier = (struct kr_notifier *)(void *)&options;
 	mount.shrink_notifier = (struct kr_notifier *)(void *)&kernel;

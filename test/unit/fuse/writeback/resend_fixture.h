@@ -35,6 +35,7 @@ static struct fixture {
 	struct kr_mount_options options;
 	struct kr_session_facts facts;
 	struct kr_flusher flusher;
+	uv_loop_t loop;
 	struct kr_file *file;
 	struct kr_list posted; /* struct kr_task, as the loop has them */
 	bool lease;            /* the node has WRITE */
@@ -295,6 +296,8 @@ static inline void start_daemon(void)
 	F.options.flush_age = F.options.flush_backlog = 1 << 30;
 	memset(&F.flusher, 0, sizeof(F.flusher));
 	F.flusher.mount = &F.mount;
+	assert_int_equal(uv_loop_init(&F.loop), 0); /* it never runs: time stands still */
+	uv_timer_init(&F.loop, &F.flusher.tick);
 	F.flusher.burst_max = UINT64_MAX;
 	kr_list_init(&F.flusher.busy);
 	kr_list_init(&F.flusher.damage);
@@ -324,6 +327,9 @@ static inline void end_daemon(void)
 	kr_journal_file_free(F.file->journal_file);
 	free(F.file);
 	kr_journal_free(F.mount.journal);
+	uv_close((uv_handle_t *)&F.flusher.tick, NULL);
+	uv_run(&F.loop, UV_RUN_DEFAULT);
+	uv_loop_close(&F.loop);
 }
 
 static inline void add_claim(void *context, const struct kr_reclaim_item *item)

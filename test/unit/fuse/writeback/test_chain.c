@@ -199,6 +199,11 @@ static void put(struct party *party, uint64_t offset, size_t length, uint8_t val
 	free(data);
 }
 
+static void on_early(struct kr_flusher *flusher)
+{
+	(void)flusher;
+}
+
 static void make_party(void *context)
 {
 	struct party *party = context;
@@ -208,7 +213,7 @@ static void make_party(void *context)
 	party->mount = (struct kr_mount){
 		.kr_loop = loop, .loop = kr_loop_uv(loop), .journal = party->journal, .hops = (void *)party};
 	if (party != &parties[SERVER])
-		assert_int_equal(kr_chains_new(&party->mount, &party->mount.chains), 0);
+		assert_int_equal(kr_chains_new(&party->mount, on_early, &party->mount.chains), 0);
 	uv_tcp_init(kr_loop_uv(loop), &party->listener);
 	party->listener.data = party;
 	uv_ip4_addr("127.0.0.1", 0, &address);
