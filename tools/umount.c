@@ -8,12 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,36 +40,6 @@ static const char usage[] =
 	"2 not unmounted (busy, no such mount); 64 wrong arguments.\n";
 
 enum { GONE_WAIT_MS = 60000, KEPT_ALIVE_MS = 2000, FORCED_WAIT_MS = 10000, LOOK_MS = 20 };
-
-extern char **environ;
-
-static int run_fusermount(const char *path, bool lazy)
-{
-	char program[] = "fusermount3", unmount[] = "-u", lazily[] = "-uz", dashes[] = "--";
-	KR_AUTO_FREE char *copy = kr_xstrdup(path);
-	char *argv[] = {program, lazy ? lazily : unmount, dashes, copy, NULL};
-	int status = 0, err;
-	pid_t pid;
-
-	err = posix_spawnp(&pid, program, NULL, NULL, argv, environ);
-	if (err)
-		return kr_fail_errno(-err, "cannot run fusermount3");
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 :
-							       kr_fail(-EBUSY, "%s is not unmounted (see above)", path);
-}
-
-/* LAZY: also while programs use it. */
-static int unmount(const char *path, bool lazy)
-{
-	if (geteuid() != 0)
-		return run_fusermount(path, lazy);
-	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
-		return 0;
-	return kr_fail_errno(-errno, "cannot unmount %s%s", path,
-		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
-}
 
 /* Makes all requests to the daemon fail.  The mount's owner may do that where fusectl is mounted, root everywhere.
  * True: this has also unmounted it. */
@@ -129,7 +97,7 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 	else
 		printf("the next mount with the same local directory removes what this one held\n");
 	if (!end_connection(mounted))
-		err = unmount(mounted->path, true);
+		err = kr_unmount(mounted->path, true);
 	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
 		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
@@ -190,7 +158,7 @@ static int flush_and_unmount(
 		return result;
 	if (result == KR_EXIT_LEFT)
 		limit_drain(mounted, "0");
-	if (unmount(mounted->path, false) < 0) {
+	if (kr_unmount(mounted->path, false) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		if (result == KR_EXIT_LEFT)
 			limit_drain(mounted, "");

@@ -238,3 +238,18 @@ void kr_control_address_for_each(visit_fn visit, void *context)
 	}
 	free_places(paths, count);
 }
+
+bool kr_daemon_runs(int pid)
+{
+	char path[64];
+	KR_AUTO_FREE char *stat = NULL;
+	const char *state;
+	size_t length;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, &stat, &length) < 0)
+		return false;
+	/* "PID (NAME) STATE ...": a process that has ended may wait for its parent for ever. */
+	state = strrchr(stat, ')');
+	return state && state[1] && !strchr("ZX", state[2]);
+}

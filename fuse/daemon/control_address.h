@@ -34,5 +34,7 @@ int kr_control_address_read(const struct kr_mounted *mounted, char **ret_socket,
 void kr_control_address_for_each(
 	void (*visit)(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context),
 	void *context);
+/* Whether the daemon of this mount still runs. PID: from its status. */
+bool kr_daemon_runs(int pid);
 
 #endif

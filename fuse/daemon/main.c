@@ -26,6 +26,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "common/base/service_manager.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
 #include "fuse/base/local_dir.h"
@@ -84,6 +85,8 @@ static bool on_ready(void *context)
 	}
 	kr_log_info("%s is mounted on %s; local directory %s", child->options->source, child->options->mount_point,
 		kr_local_path(child->local));
+	if (child->options->foreground)
+		kr_service_manager_tell("READY=1");
 	child->mounted = true;
 	return true;
 }
@@ -288,7 +291,7 @@ int main(int argc, char **argv)
 	if (result == 0 && options.strictatime)
 		kr_log_warn("strictatime: times of access follow opens, as with relatime");
 	if (result == 0)
-		result = kr_mount_point_check(&options.mount_point, options.nonempty);
+		result = kr_mount_point_check(&options.mount_point, options.source, options.nonempty);
 	if (result == 0 && options.cpus)
 		result = kr_cpus_confine(&options.cpu_set);
 	if (result < 0)

@@ -3,14 +3,22 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
+#include "common/base/log.h"
 #include "common/base/util.h"
+#include "fuse/daemon/control_address.h"
+
+extern char **environ;
 
 static const char type_name[] = "fuse.kairanfs";
 
@@ -169,26 +177,69 @@ static int check_empty(const char *path)
 		       kr_fail(-ENOTEMPTY, "mount point %s is not empty (-o nonempty mounts over what is there)", path);
 }
 
-/* 0 if no kairanfs is mounted on PATH. */
-static int check_free(const char *path)
+static int run_fusermount(const char *path, bool lazy)
+{
+	char program[] = "fusermount3", unmount[] = "-u", lazily[] = "-uz", dashes[] = "--";
+	KR_AUTO_FREE char *copy = kr_xstrdup(path);
+	char *argv[] = {program, lazy ? lazily : unmount, dashes, copy, NULL};
+	int status = 0, err;
+	pid_t pid;
+
+	err = posix_spawnp(&pid, program, NULL, NULL, argv, environ);
+	if (err)
+		return kr_fail_errno(-err, "cannot run fusermount3");
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 :
+							       kr_fail(-EBUSY, "%s is not unmounted (see above)", path);
+}
+
+int kr_unmount(const char *path, bool lazy)
+{
+	if (geteuid() != 0)
+		return run_fusermount(path, lazy);
+	if (umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) == 0)
+		return 0;
+	return kr_fail_errno(-errno, "cannot unmount %s%s", path,
+		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
+}
+
+/* Whether its daemon has ended, and the kernel has noticed.  Nothing asks a mount that may hang. */
+static bool is_dead(const struct kr_mounted *mounted)
+{
+	KR_AUTO_FREE char *socket = NULL;
+	struct statfs room;
+	int pid;
+
+	return kr_control_address_read(mounted, &socket, &pid) == 0 && !kr_daemon_runs(pid) &&
+		statfs(mounted->path, &room) < 0 && errno == ENOTCONN;
+}
+
+/* 0 if no kairanfs is mounted on PATH any more. */
+static int make_free(const char *path, const char *source)
 {
 	struct kr_mounted mounted = {0};
 	int err;
 
 	if (kr_mounted_find(path, true, &mounted) < 0)
 		return 0;
-	err = kr_fail(-EBUSY,
-		"mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)",
-		path, mounted.source, path);
+	if (strcmp(mounted.source, source) == 0 && is_dead(&mounted)) {
+		kr_log_warn("the daemon of the mount on %s is gone: this mount takes its place", path);
+		err = kr_unmount(path, true);
+	} else {
+		err = kr_fail(-EBUSY,
+			"mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)",
+			path, mounted.source, path);
+	}
 	kr_mounted_fini(&mounted);
 	return err;
 }
 
-int kr_mount_point_check(char **path, bool nonempty)
+int kr_mount_point_check(char **path, const char *source, bool nonempty)
 {
 	KR_AUTO_FREE char *plain = kr_plain_path(*path);
 	struct stat stat_buffer;
-	int err = check_free(plain);
+	int err = make_free(plain, source);
 	char *real;
 
 	if (err < 0) /* before any access to the path: a mount there may hang */
@@ -202,7 +253,7 @@ int kr_mount_point_check(char **path, bool nonempty)
 			-errno, "mount point %s%s", *path, errno == ENOENT ? " (make the directory first)" : "");
 	free(*path);
 	*path = real;
-	err = check_free(real);
+	err = make_free(real, source);
 	if (err < 0)
 		return err;
 	if (stat(real, &stat_buffer) < 0)

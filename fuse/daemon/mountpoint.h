@@ -21,8 +21,11 @@ char *kr_plain_path(const char *path);
 /* The topmost kairanfs mount at or above PATH (absolute, made of real directories).  -ENOENT: none. */
 int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted);
 
-/* Checks that *PATH can be mounted on, and replaces it by its absolute, real form.  -errno with a sentence.  Returns at
- * once also when a hanging mount is there already. */
-int kr_mount_point_check(char **path, bool nonempty);
+/* Unmounts PATH, as fusermount3 does for users; LAZY: also while programs use it.  0, or -errno with a reason.  Blocks. */
+int kr_unmount(const char *path, bool lazy);
+/* Checks that SOURCE can be mounted on *PATH, and replaces *PATH by its absolute, real form.  A dead mount of SOURCE there
+ * (its daemon has ended) is taken away; programs that use it go on to get ENOTCONN.  -errno with a sentence.  Returns
+ * at once also when a hanging mount is there already. */
+int kr_mount_point_check(char **path, const char *source, bool nonempty);
 
 #endif

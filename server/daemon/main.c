@@ -1,20 +1,18 @@
 /* kairand: exports a directory.  Runs in the foreground, logs to standard error, and reports when it serves. */
 #include <errno.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
 #include "common/auth/munge.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "common/base/service_manager.h"
 #include "server/base/options.h"
 #include "server/daemon/life.h"
 #include "server/session/listen.h"
@@ -27,28 +25,6 @@ static struct kr_server server;
 static uv_work_t munged_trial;
 static uv_signal_t on_term, on_int, on_hup;
 
-/* One message to the service manager, if there is one (sd_notify(3), protocol in systemd.exec(5)). */
-static void notify(const char *message)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-	size_t length = path ? strlen(path) : 0;
-	int fd;
-
-	if (length == 0 || length >= sizeof(address.sun_path))
-		return;
-	memcpy(address.sun_path, path, length);
-	if (path[0] == '@')
-		address.sun_path[0] = '\0';
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return;
-	if (sendto(fd, message, strlen(message), MSG_NOSIGNAL, (const struct sockaddr *)&address,
-		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length)) < 0)
-		kr_log_warn("cannot tell the service manager '%s': %s", message, strerror(errno));
-	close(fd);
-}
-
 static void on_reload(uv_signal_t *handle, int number)
 {
 	(void)handle;
@@ -60,7 +36,7 @@ static void on_signal(uv_signal_t *handle, int number)
 {
 	(void)handle;
 	(void)number;
-	notify("STOPPING=1");
+	kr_service_manager_tell("STOPPING=1");
 	kr_log_info("stopping");
 	uv_close((uv_handle_t *)&on_term, NULL);
 	uv_close((uv_handle_t *)&on_int, NULL);
@@ -121,7 +97,7 @@ static int serve(const struct kr_server_options *options)
 		return EXIT_FAILURE;
 	}
 	watch_signals(loop);
-	notify("READY=1");
+	kr_service_manager_tell("READY=1");
 	kr_log_info("ready");
 	if (options->munge)
 		uv_queue_work(loop, &munged_trial, try_munged, NULL);

@@ -235,8 +235,8 @@ static int ask_mount(const struct kr_mounted *mounted, const char *what, const c
 		return 0;
 	reason = kr_xstrdup(kr_fail_reason());
 	if ((err == -ECONNREFUSED || err == -ENOENT) && !kr_daemon_runs(pid))
-		return kr_fail(-ENOTCONN, "%s: its daemon is gone; fusermount3 -uz %s, then mount again%s",
-			mounted->path, mounted->path, strstr(mounted->source, ":/") ? ": the journal is replayed" : "");
+		return kr_fail(-ENOTCONN, "%s: its daemon is gone; mount again%s", mounted->path,
+			strstr(mounted->source, ":/") ? ": the journal is replayed" : "");
 	if ((err == -EACCES || err == -EPERM) && strcmp(what, "status") == 0 &&
 		kr_control_users_socket(mounted, users) == 0)
 		return ask_as_user(mounted, users, ret_status);
@@ -310,21 +310,6 @@ int kr_ask_server(const char *text, const struct kr_tool_proof *proof, json_t **
 	struct kr_probe probe = {.timeout_ms = KR_ASK_TIMEOUT_MS};
 
 	return kr_probe_server(text, proof, &probe, ret_status);
-}
-
-bool kr_daemon_runs(int pid)
-{
-	char path[64];
-	KR_AUTO_FREE char *stat = NULL;
-	const char *state;
-	size_t length;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, &stat, &length) < 0)
-		return false;
-	/* "PID (NAME) STATE ...": a process that has ended may wait for its parent for ever. */
-	state = strrchr(stat, ')');
-	return state && state[1] && !strchr("ZX", state[2]);
 }
 
 json_t *kr_printable(const json_t *value)

@@ -40,8 +40,6 @@ struct kr_probe {
 /* As kr_ask_server. -ETIMEDOUT: no answer within timeout_ms. */
 int kr_probe_server(const char *text, const struct kr_tool_proof *proof, struct kr_probe *probe, json_t **ret_status);
 
-/* Whether the daemon of this mount still runs. PID: from its status. */
-bool kr_daemon_runs(int pid);
 /* A copy of VALUE, owned, whose strings cannot control a terminal (kr_text_shown). */
 json_t *kr_printable(const json_t *value);
 /* The same of a server's status.  Nodes of one name become NAME#NUMBER: their mounts' status tells that number. */

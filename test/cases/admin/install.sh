@@ -52,7 +52,10 @@ fi
 if command -v systemd-analyze >/dev/null; then
 	mkdir -p "$WORK/units"
 	sed "s|^ExecStart=[^ ]*|ExecStart=$PREFIX/bin/kairand|" "$unit" >"$WORK/units/kairand@.service"
-	systemd-analyze verify --man=no "$WORK/units/kairand@srv-data.service" >"$WORK/said" 2>&1 || fail "unit: $(cat "$WORK/said")"
+	sed "s|=[^ ]*/bin/|=$PREFIX/bin/|" "$PREFIX/lib/systemd/system/kairanfs@.service" >"$WORK/units/kairanfs@.service"
+	for name in kairand@srv-data kairanfs@mnt-data; do
+		systemd-analyze verify --man=no "$WORK/units/$name.service" >"$WORK/said" 2>&1 || fail "unit: $(cat "$WORK/said")"
+	done
 fi
 kairand --config "$TOP/conf/kairan.json" --print-config "$EXPORT" >/dev/null || fail "kairan.json of the server"
 kairanfs --config "$TOP/conf/kairan.json" --print-config fs1:/ "$M" >/dev/null || fail "kairan.json of a mount"
