@@ -224,7 +224,7 @@ static int make_free(const char *path, const char *source)
 	if (kr_mounted_find(path, true, &mounted) < 0)
 		return 0;
 	if (strcmp(mounted.source, source) == 0 && is_dead(&mounted)) {
-		kr_log_warn("the daemon of the mount on %s is gone: this mount takes its place", path);
+		kr_log_info("the daemon of the mount on %s is gone: this mount takes its place", path);
 		err = kr_unmount(path, true);
 	} else {
 		err = kr_fail(-EBUSY,
