@@ -192,6 +192,9 @@ nothing_left 15
 mkdir -p "$WORK/node1/disk/7/kairan-view/deep" && : >"$WORK/node1/disk/7/kairan-view/deep/file" # the node was reset under job 7
 asks 16 kairan-node=16M
 nothing_left 7
+on node1 sh -c "echo left >$(scratch 16)/file"
+asks 16 kairan-node=16M # it is queued again, and there was no epilogue
+[ -z "$(on node1 ls -A "$(scratch 16)")" ] || fail "a job that runs again finds the files of its former run"
 job epilogue 16 || fail "epilogue"
 [ -z "$(ls -A "$WORK/node1/disk" "$WORK/node1/scratch" | grep -v :)" ] || fail "left: $(find "$WORK/node1/disk" "$WORK/node1/scratch")"
 note "somebody's shell is left on the mount"
