@@ -18,6 +18,8 @@ int kr_tool_umount(int argc, char **argv);
 int kr_tool_bench(int argc, char **argv);
 /* 0, 1 with a message, 64 wrong arguments. */
 int kr_tool_envelope(int argc, char **argv);
+/* 0, 1 with a message, 64 wrong arguments. */
+int kr_tool_predict(int argc, char **argv);
 /* 0, 1 a problem was found, 64 wrong arguments. */
 int kr_tool_doctor(int argc, char **argv);
 int kr_tool_gantt(int argc, char **argv);

@@ -44,7 +44,7 @@ static const char usage[] =
 	"  --compare        prints two such results beside each other\n"
 	"Exit code: 0, 1 with a message, 64 wrong arguments.\n";
 
-enum { PROCESSES_MAX = 64, ROUNDS = 3, ROUND_MS = 400, FILES_MAX = 4000, PIECE = 1 << 20, FORMAT = 1 };
+enum { PROCESSES_MAX = 64, ROUNDS = 3, ROUND_MS = 400, FILES_MAX = 4000, PIECE = 1 << 20 };
 #define ROUND_BYTES (UINT64_C(64) << 20) /* that one process writes, or one file */
 
 enum step { CREATE, STAT, OPEN, REMOVE, WRITE, READ_SERVER, READ_CACHE, COPY, STEPS };
@@ -330,7 +330,7 @@ static int measure_mount(struct envelope *envelope, const char *directory, const
 		fprintf(stderr, "\r%50s\r", "");
 	kr_bench_dir_remove(&envelope->dir);
 	if (err == 0) {
-		result = json_pack("{si sI so so so sO}", "kairan envelope", FORMAT, "time", (json_int_t)time(NULL),
+		result = json_pack("{si sI so so so sO}", "kairan envelope", KR_ENVELOPE_FORMAT, "time", (json_int_t)time(NULL),
 			"machine", machine_json(), "mount", kr_text_json(mounted.path), "source",
 			kr_text_json(mounted.source), "points", envelope->points);
 		kr_envelope_print(result, stdout);
@@ -342,21 +342,9 @@ static int measure_mount(struct envelope *envelope, const char *directory, const
 	return err;
 }
 
-/* Owned; NULL with a reason. */
-static json_t *load(const char *path)
-{
-	json_t *envelope = json_load_file(path, 0, NULL);
-
-	if (kr_number(envelope, NULL, "kairan envelope") == FORMAT)
-		return envelope;
-	json_decref(envelope);
-	kr_fail(-EBADMSG, "%s is not an envelope of this version", path);
-	return NULL;
-}
-
 static int compare(const char *first, const char *second)
 {
-	json_t *a = load(first), *b = a ? load(second) : NULL;
+	json_t *a = kr_envelope_load(first), *b = a ? kr_envelope_load(second) : NULL;
 	int err = -EBADMSG;
 
 	if (b)

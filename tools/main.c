@@ -20,6 +20,7 @@ static const struct {
 	{"doctor", kr_tool_doctor, "look for what makes a node or a server slow, unsafe or unreachable"},
 	{"bench", kr_tool_bench, "how fast a mount is beside this machine's disk, within a minute"},
 	{"envelope", kr_tool_envelope, "what a mount can do at most, by file size and processes, within minutes"},
+	{"predict", kr_tool_predict, "how long the programs of a trace would spend in I/O on a mount with an envelope"},
 	{"flush", kr_tool_flush, "bring unflushed bytes to the server now, or discard refused ones"},
 	{"stage", kr_tool_stage, "bring files and trees to the caches of all nodes, ahead of a job"},
 	{"where", kr_tool_where, "which nodes hold how much of files and trees"},

@@ -1,12 +1,25 @@
 /* See envelope_view.h. */
 #include "tools/bench/envelope_view.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/fail.h"
 #include "common/base/text.h"
 #include "tools/base/client.h"
 #include "tools/base/units.h"
+
+json_t *kr_envelope_load(const char *path)
+{
+	json_t *envelope = json_load_file(path, 0, NULL);
+
+	if (kr_number(envelope, NULL, "kairan envelope") == KR_ENVELOPE_FORMAT)
+		return envelope;
+	json_decref(envelope);
+	kr_fail(-EBADMSG, "%s is not an envelope of this version", path);
+	return NULL;
+}
 
 static int ascending(const void *left, const void *right)
 {

@@ -1,4 +1,4 @@
-/* What kairan envelope shows: an envelope is JSON, as in envelope.c.  PURE. */
+/* Envelopes, which are JSON as in envelope.c: reading and showing them.  PURE but for files. */
 #ifndef KR_TOOLS_BENCH_ENVELOPE_VIEW_H
 #define KR_TOOLS_BENCH_ENVELOPE_VIEW_H
 
@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdio.h>
 
+enum { KR_ENVELOPE_FORMAT = 1 };
+
+/* The envelope in the file PATH; owned.  NULL with a reason. */
+json_t *kr_envelope_load(const char *path);
 /* A point with the median of RATES (COUNT > 0, sorted here), its lowest and highest; SIZE 0: no bytes move.  Owned. */
 json_t *kr_envelope_point(const char *what, json_int_t processes, json_int_t size, double *rates, size_t count);
 /* Prints a table of all points: operations per second, and MiB/s where bytes move. */

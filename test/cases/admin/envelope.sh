@@ -1,4 +1,4 @@
-# kairan envelope: what it measures is the link's and what was done, it leaves nothing behind, also when it is interrupted; two envelopes beside each other.
+# kairan envelope: what it measures is the link's and what was done, it leaves nothing behind, also when it is interrupted; two envelopes beside each other; and what one says of a trace.
 # timeout: 300
 . "$TOP/test/lib.sh"
 K=$B/tools/kairan
@@ -54,4 +54,46 @@ until_ok 30 "it works" has_begun
 kill -INT $envelope
 wait $envelope
 [ $? = 130 ] && bare || fail "interrupted, it leaves $(ls -A "$EXPORT"): $(cat "$WORK/said")"
+
+note "kairan predict: what this and a trace say of a workflow, and what is scarce"
+for i in $(seq 40); do head -c 250000 /dev/urandom >"$EXPORT/in$i"; done
+cat >"$WORK/work.py" <<'P'
+import os, sys
+name, what, first, last = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+os.chdir(name)
+for i in range(first, last + 1):
+    data = open("in%d" % i, "rb").read() if what == "use" else os.urandom(20000)
+    if what == "make":
+        with open("out%d" % i, "wb") as out:
+            out.write(data)
+P
+for program in use make; do ln -s "$(python3 -c "import sys; print(sys.executable)")" "$WORK/$program"; done
+run() { on node1 "$WORK/$1" "$WORK/work.py" "$M" "$@"; }
+kairan 1 trace start "$M" || fail "trace"
+run use 1 40
+run make 1 30 & run make 31 60
+wait $! || fail "the programs"
+trace=$(kairan 1 trace stop "$M") || fail "trace"
+"$K" predict --envelope "$WORK/json" "$trace" || fail "predict"
+"$K" predict --envelope "$WORK/json" --json "$trace" >"$WORK/plain" && "$K" predict --envelope "$WORK/json" --json --warm "$trace" >"$WORK/warm" &&
+	"$K" predict --envelope "$WORK/json" --json --processes 2 "$trace" >"$WORK/two" || fail "predict"
+python3 - "$WORK" <<'P' || fail "see above"
+import json, sys
+plain, warm, two = ({one["program"]: one for one in json.load(open(sys.argv[1] + "/" + name))} for name in ("plain", "warm", "two"))
+use, make = plain["use"], plain["make"]
+for one in use, make:
+    print("%s: predicted %.2f s (%.2f to %.2f), took %.2f s: %+.0f %%" % (one["program"], one["predicted_s"], one["lowest_s"], one["highest_s"], one["traced_s"],
+        100 * (one["predicted_s"] / one["traced_s"] - 1)))
+    assert one["lowest_s"] <= one["predicted_s"] <= one["highest_s"], one
+assert use["processes"] == 1 and make["processes"] == 2 and make["at_a_time"] > 1.2, plain
+assert use["server"] > 0.9 * use["predicted_s"] > 0.3, use      # 10 MB over 25 MB/s
+assert make["writes"] > 0.9 * make["predicted_s"] > 0, make
+assert warm["use"]["server"] == 0 and warm["use"]["predicted_s"] < 0.5 * use["predicted_s"], warm
+assert two["use"]["predicted_s"] > 1.5 * use["predicted_s"], two # two share the link
+P
+echo '{"kairan envelope": 1, "points": []}' >"$WORK/empty"
+"$K" predict --envelope "$WORK/empty" "$trace" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "lacks points" "$WORK/said" || fail "$(cat "$WORK/said")"
+"$K" predict "$trace" >/dev/null 2>&1
+[ $? = 64 ] || fail "no envelope"
 finish
