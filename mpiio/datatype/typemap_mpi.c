@@ -382,11 +382,6 @@ static int from_type(MPI_Datatype type, unsigned nesting, struct kr_typemap **re
 	return error;
 }
 
-int kr_typemap_from_mpi(MPI_Datatype type, struct kr_typemap **ret_map)
-{
-	return from_type(type, 0, ret_map);
-}
-
 /* ---- kept as an attribute ---- */
 
 static pthread_mutex_t keyval_lock = PTHREAD_MUTEX_INITIALIZER;

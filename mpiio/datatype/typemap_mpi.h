@@ -12,10 +12,8 @@
 #include "mpiio/datatype/typemap.h"
 
 /* TYPE (need not be committed) as an owned map.  -ENOMEM, -EOVERFLOW, -E2BIG; -EOPNOTSUPP: an unknown combiner;
- * -EPROTO: the library contradicts itself; -EIO: an MPI call failed (error handlers may have run). */
-int kr_typemap_from_mpi(MPI_Datatype type, struct kr_typemap **ret_map);
-/* The same, but cached as an attribute of the datatype, so that the second call costs a look-up.  For derived types.
- * The caller owns the returned reference, which outlives the datatype. */
+ * -EPROTO: the library contradicts itself; -EIO: an MPI call failed (error handlers may have run).  A derived type's
+ * map is cached as its attribute, so that the second call costs a look-up; the returned reference outlives the type. */
 int kr_typemap_of_mpi(MPI_Datatype type, struct kr_typemap **ret_map);
 
 #endif

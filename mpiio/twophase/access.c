@@ -5,17 +5,6 @@
 
 #include "mpiio/datatype/typemap_mpi.h"
 
-/* Maps of derived types are cached at the type. */
-static int map_of(MPI_Datatype datatype, struct kr_typemap **ret_map)
-{
-	int integers, addresses, types, combiner;
-
-	if (PMPI_Type_get_envelope(datatype, &integers, &addresses, &types, &combiner) != MPI_SUCCESS)
-		return -1;
-	return combiner == MPI_COMBINER_NAMED ? kr_typemap_from_mpi(datatype, ret_map) :
-						kr_typemap_of_mpi(datatype, ret_map);
-}
-
 /* The memory's first byte, if it is one run. */
 static char *contiguous_memory(const struct kr_access *access)
 {
@@ -29,7 +18,7 @@ static char *contiguous_memory(const struct kr_access *access)
 /* Finds the memory's map, if the layer can read the type. */
 static bool find_memory(struct kr_access *access)
 {
-	if (map_of(access->datatype, &access->map) < 0 ||
+	if (kr_typemap_of_mpi(access->datatype, &access->map) < 0 ||
 		kr_cursor_init(&access->cursor, access->map, 0, 0, access->count) < 0)
 		return false;
 	access->contiguous = contiguous_memory(access);

@@ -139,7 +139,7 @@ static void random_types_pack_as_their_typemaps_say(void **unused)
 		MPI_Datatype type = random_type(&state, 1 + seed % 5);
 		struct kr_typemap *map;
 		MPI_Type_commit(&type);
-		assert_int_equal(kr_typemap_from_mpi(type, &map), 0);
+		assert_int_equal(kr_typemap_of_mpi(type, &map), 0);
 		check_bounds(type, map);
 		check_true_bounds(map);
 		for (int copies = 1; copies <= COPIES && library_packs(seed); copies++) {
@@ -157,7 +157,7 @@ static void random_types_pack_as_their_typemaps_say(void **unused)
 static struct kr_typemap *map_of(MPI_Datatype type)
 {
 	struct kr_typemap *map;
-	assert_int_equal(kr_typemap_from_mpi(type, &map), 0);
+	assert_int_equal(kr_typemap_of_mpi(type, &map), 0);
 	return map;
 }
 
