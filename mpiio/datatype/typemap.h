@@ -114,6 +114,12 @@ bool kr_typemap_monotonic_tiles(const struct kr_typemap *map);
  *     1 count, stride (signed), child               repeat
  *     2 n, n x {displacement - the one before (signed), child}   list
  * A child is how many layouts back it was written (1 = the one before); the last layout is the typemap's.  Equal
- * layouts are written once, so equal maps have equal bytes (kr_typemap_put_bytes, _get_bytes). */
+ * layouts are written once, so equal maps have equal bytes. */
+
+/* Owned bytes; 0 or -ENOMEM. */
+int kr_typemap_to_bytes(const struct kr_typemap *map, uint8_t **ret_bytes, size_t *ret_length);
+/* Any bytes are safe: work and memory are at most proportional to their number.  -EBADMSG: kr_typemap_to_bytes does not
+ * write such bytes; else as the constructors. */
+int kr_typemap_from_bytes(const uint8_t *bytes, size_t length, struct kr_typemap **ret_map);
 
 #endif

@@ -75,14 +75,6 @@ static inline bool kr_typemap_mul(uint64_t count, int64_t stride, int64_t *ret_p
 int kr_typemap_make(
 	int64_t displacement, int64_t lb, int64_t extent, struct kr_typenode *layout, struct kr_typemap **ret_map);
 
-struct kr_leb_writer;
-struct kr_leb_reader;
-/* Writes MAP to W; 0 or -ENOMEM. */
-int kr_typemap_put_bytes(struct kr_leb_writer *w, const struct kr_typemap *map);
-/* Reads a map.  Any bytes are safe: work and memory are at most proportional to their number.  -EBADMSG:
- * kr_typemap_put_bytes does not write such bytes; else as the constructors. */
-int kr_typemap_get_bytes(struct kr_leb_reader *r, struct kr_typemap **ret_map);
-
 /* A set of nodes in the order of their insertion; equal nodes count once. */
 struct kr_typeset {
 	const struct kr_typenode **nodes;

@@ -29,21 +29,28 @@ static int put_node(struct kr_leb_writer *w, const struct kr_typeset *set, size_
 	return w->error;
 }
 
-int kr_typemap_put_bytes(struct kr_leb_writer *w, const struct kr_typemap *map)
+int kr_typemap_to_bytes(const struct kr_typemap *map, uint8_t **ret_bytes, size_t *ret_length)
 {
+	struct kr_leb_writer w = {0};
 	struct kr_typeset set = {0};
 	int error = kr_typeset_collect(&set, map->layout);
 	if (error == 0) {
-		kr_leb_put(w, VERSION);
-		kr_leb_put_signed(w, map->displacement);
-		kr_leb_put_signed(w, map->lb);
-		kr_leb_put_signed(w, map->extent);
-		error = kr_leb_put(w, set.count);
+		kr_leb_put(&w, VERSION);
+		kr_leb_put_signed(&w, map->displacement);
+		kr_leb_put_signed(&w, map->lb);
+		kr_leb_put_signed(&w, map->extent);
+		error = kr_leb_put(&w, set.count);
 	}
 	for (size_t i = 0; i < set.count && error == 0; i++)
-		error = put_node(w, &set, i);
+		error = put_node(&w, &set, i);
 	kr_typeset_fini(&set);
-	return error;
+	if (error < 0) {
+		free(w.bytes);
+		return error;
+	}
+	*ret_bytes = w.bytes;
+	*ret_length = w.length;
+	return 0;
 }
 
 /* The node to which INDEX's next number refers; NULL: none. */
@@ -105,23 +112,26 @@ static int get_node(
 	return child ? kr_typenode_repeat_as_is(count, stride, child, ret_node) : -EBADMSG;
 }
 
-int kr_typemap_get_bytes(struct kr_leb_reader *r, struct kr_typemap **ret_map)
+int kr_typemap_from_bytes(const uint8_t *bytes, size_t length, struct kr_typemap **ret_map)
 {
+	struct kr_leb_reader r = {bytes, bytes + length};
 	struct kr_typenode **nodes = NULL, *last = NULL;
 	int64_t displacement, lb, extent;
 	uint64_t version, count, done = 0;
 	int error = 0;
-	if (!kr_leb_get(r, &version) || version != VERSION || !kr_leb_get_signed(r, &displacement) ||
-		!kr_leb_get_signed(r, &lb) || !kr_leb_get_signed(r, &extent) || !kr_leb_get(r, &count))
+	if (!kr_leb_get(&r, &version) || version != VERSION || !kr_leb_get_signed(&r, &displacement) ||
+		!kr_leb_get_signed(&r, &lb) || !kr_leb_get_signed(&r, &extent) || !kr_leb_get(&r, &count))
 		return -EBADMSG;
 	/* A layout takes at least 2 bytes. */
-	if (count == 0 || count > kr_leb_left(r) / 2)
+	if (count == 0 || count > kr_leb_left(&r) / 2)
 		return -EBADMSG;
 	nodes = reallocarray(NULL, count, sizeof(struct kr_typenode *));
 	if (!nodes)
 		return -ENOMEM;
-	while (done < count && (error = get_node(r, nodes, done, &nodes[done])) == 0)
+	while (done < count && (error = get_node(&r, nodes, done, &nodes[done])) == 0)
 		done++;
+	if (error == 0 && kr_leb_left(&r) > 0)
+		error = -EBADMSG;
 	if (error == 0)
 		last = kr_typenode_get(nodes[count - 1]);
 	for (uint64_t i = 0; i < done; i++)

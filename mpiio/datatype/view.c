@@ -2,28 +2,17 @@
 #include "mpiio/datatype/view.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "common/base/util.h"
-#include "mpiio/datatype/leb128.h"
-#include "mpiio/datatype/typemap_priv.h"
-
-/* Checks all but the whole number of etypes, which holds for the filetype but not for its tile. */
-static int init_tile(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
-{
-	*view = (struct kr_view){.displacement = displacement, .etype_size = etype_size};
-	if (displacement < 0 || etype_size == 0 || kr_typemap_size(filetype) == 0 ||
-		!kr_typemap_monotonic_tiles(filetype) || filetype->displacement < -displacement)
-		return -EINVAL;
-	return kr_typemap_tile(filetype, &view->filetype);
-}
 
 int kr_view_init(struct kr_view *view, int64_t displacement, uint64_t etype_size, struct kr_typemap *filetype)
 {
-	*view = (struct kr_view){0};
-	if (etype_size == 0 || kr_typemap_size(filetype) % etype_size != 0)
+	*view = (struct kr_view){.displacement = displacement, .etype_size = etype_size};
+	if (displacement < 0 || etype_size == 0 || kr_typemap_size(filetype) == 0 ||
+		kr_typemap_size(filetype) % etype_size != 0 || !kr_typemap_monotonic_tiles(filetype) ||
+		filetype->displacement < -displacement)
 		return -EINVAL;
-	return init_tile(view, displacement, etype_size, filetype);
+	return kr_typemap_tile(filetype, &view->filetype);
 }
 
 void kr_view_fini(struct kr_view *view)
@@ -69,35 +58,4 @@ int kr_view_range(const struct kr_view *view, uint64_t start, uint64_t count, in
 int kr_view_cursor(const struct kr_view *view, uint64_t start, uint64_t count, struct kr_cursor *ret_cursor)
 {
 	return kr_cursor_init(ret_cursor, view->filetype, view->displacement, start, count);
-}
-
-int kr_view_serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length)
-{
-	struct kr_leb_writer w = {0};
-	kr_leb_put(&w, (uint64_t)view->displacement);
-	kr_leb_put(&w, view->etype_size);
-	int error = kr_typemap_put_bytes(&w, view->filetype);
-	if (error < 0) {
-		free(w.bytes);
-		return error;
-	}
-	*ret_bytes = w.bytes;
-	*ret_length = w.length;
-	return 0;
-}
-
-int kr_view_deserialise(struct kr_view *view, const uint8_t *bytes, size_t length)
-{
-	struct kr_leb_reader r = {bytes, bytes + length};
-	struct kr_typemap *map;
-	uint64_t displacement, etype_size;
-	*view = (struct kr_view){0};
-	if (!kr_leb_get(&r, &displacement) || displacement > INT64_MAX || !kr_leb_get(&r, &etype_size))
-		return -EBADMSG;
-	int error = kr_typemap_get_bytes(&r, &map);
-	if (error < 0)
-		return error;
-	error = kr_leb_left(&r) == 0 ? init_tile(view, (int64_t)displacement, etype_size, map) : -EBADMSG;
-	kr_typemap_put(map);
-	return error;
 }

@@ -33,9 +33,4 @@ int kr_view_range(const struct kr_view *view, uint64_t start, uint64_t count, in
 /* A cursor over COUNT bytes from data byte START, in file offsets; borrows the view.  0 or -EOVERFLOW. */
 int kr_view_cursor(const struct kr_view *view, uint64_t start, uint64_t count, struct kr_cursor *ret_cursor);
 
-/* LEB128 displacement, etype size, then the typemap's bytes (typemap.h).  Owned bytes; 0 or -ENOMEM. */
-int kr_view_serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length);
-/* Any bytes are safe; -EBADMSG, or as kr_view_init. */
-int kr_view_deserialise(struct kr_view *view, const uint8_t *bytes, size_t length);
-
 #endif

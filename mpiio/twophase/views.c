@@ -21,7 +21,7 @@ static void forget_known(struct kr_views *views)
 {
 	for (int rank = 0; views->known && rank < views->ranks; rank++)
 		for (int slot = 0; slot < KR_VIEW_SLOTS; slot++)
-			kr_view_fini(&views->known[rank][slot]);
+			kr_typemap_put(views->known[rank][slot]);
 	free(views->known);
 	views->known = NULL;
 }
@@ -60,14 +60,13 @@ static uint8_t find_slot(struct kr_views *views, uint64_t hash, const uint8_t *b
 	return oldest;
 }
 
-/* The bytes to send of a view: its tiles, from offset 0.  Each reference has its position. */
+/* The bytes to send of a view: its tile, from offset 0.  Each reference has its position. */
 static int serialise(const struct kr_view *view, uint8_t **ret_bytes, size_t *ret_length)
 {
 	struct kr_typemap tile = *view->filetype;
-	struct kr_view sent = {.etype_size = 1, .filetype = &tile};
 
 	tile.displacement = 0;
-	return kr_view_serialise(&sent, ret_bytes, ret_length);
+	return kr_typemap_to_bytes(&tile, ret_bytes, ret_length);
 }
 
 int kr_views_refer(struct kr_views *views, const struct kr_view *view, struct kr_view_ref *ret_ref)
@@ -143,31 +142,23 @@ static int start_sends(struct kr_views *views, MPI_Comm comm, int rank, const st
 	return sent;
 }
 
-static int store(struct kr_views *views, int rank, const struct kr_view_ref *ref, const uint8_t *bytes)
+/* The tile in a rank's bytes, if it can be a view's. */
+static int read_tile(const uint8_t *bytes, size_t length, struct kr_typemap **ret_tile)
 {
-	struct kr_view *view;
+	struct kr_typemap *map;
+	struct kr_view view;
+	int err = kr_typemap_from_bytes(bytes, length, &map);
 
-	if (!views->known)
-		return kr_fail(-ENOMEM, "no memory for the views of %d ranks", views->ranks);
-	view = &views->known[rank][ref->slot];
-	kr_view_fini(view);
-	*view = (struct kr_view){0};
-	return kr_view_deserialise(view, bytes, ref->bytes);
-}
-
-static int copy_known(struct kr_views *views, int to, const struct kr_view_ref *ref, const struct kr_view *from)
-{
-	struct kr_view *view = &views->known[to][ref->slot];
-
-	kr_view_fini(view);
-	*view = (struct kr_view){0};
-	if (!from->filetype)
-		return -EBADMSG;
-	return kr_view_init(view, from->displacement, from->etype_size, from->filetype);
+	if (err < 0)
+		return err;
+	err = kr_view_init(&view, 0, 1, map);
+	kr_typemap_put(map);
+	*ret_tile = view.filetype;
+	return err;
 }
 
 /* Receives RANK's view; drains it also without memory to keep it. */
-static int receive(struct kr_views *views, MPI_Comm comm, int rank, const struct kr_view_ref *ref)
+static int receive(MPI_Comm comm, int rank, const struct kr_view_ref *ref, struct kr_typemap **ret_tile)
 {
 	KR_AUTO_FREE uint8_t *bytes = malloc(ref->bytes);
 
@@ -177,30 +168,46 @@ static int receive(struct kr_views *views, MPI_Comm comm, int rank, const struct
 	}
 	if (PMPI_Recv(bytes, (int)ref->bytes, MPI_BYTE, rank, KR_TAG_VIEW, comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
 		return kr_fail(-EIO, "cannot receive a view");
-	return store(views, rank, ref, bytes);
+	return read_tile(bytes, ref->bytes, ret_tile);
+}
+
+/* RANK's fresh tile as an owned reference: from itself, or from the rank that sends it for all. */
+static int take_tile(struct kr_views *views, MPI_Comm comm, int me, const void *refs, size_t stride, int rank,
+	struct kr_typemap **ret_tile)
+{
+	const struct kr_view_ref *ref = ref_of(refs, stride, rank);
+	int sender = sender_of(refs, stride, rank);
+	struct kr_typemap *tile;
+
+	if (sender == rank)
+		return rank == me ? read_tile(views->sent[ref->slot].bytes, ref->bytes, ret_tile) :
+				    receive(comm, rank, ref, ret_tile);
+	tile = views->known ? views->known[sender][ref_of(refs, stride, sender)->slot] : NULL;
+	if (!tile)
+		return -EBADMSG;
+	*ret_tile = kr_typemap_get(tile);
+	return 0;
 }
 
 /* At an aggregator, in the order of the ranks; the senders wait for no rank, so this ends. */
 static int receive_all(struct kr_views *views, MPI_Comm comm, int me, const void *refs, size_t stride)
 {
-	int result = 0;
+	int result = views->known ? 0 : kr_fail(-ENOMEM, "no memory for the views of %d ranks", views->ranks);
 
 	for (int rank = 0; rank < views->ranks; rank++) {
 		const struct kr_view_ref *ref = ref_of(refs, stride, rank);
-		int sender, err;
+		struct kr_typemap *tile = NULL, **slot = views->known ? &views->known[rank][ref->slot] : &tile;
+		int err;
 
 		if (!ref->fresh)
 			continue;
-		sender = sender_of(refs, stride, rank);
-		if (sender != rank)
-			err = views->known == NULL ?
-				-ENOMEM :
-				copy_known(views, rank, ref, &views->known[sender][ref_of(refs, stride, sender)->slot]);
-		else
-			err = rank == me ? store(views, me, ref, views->sent[ref->slot].bytes) :
-					   receive(views, comm, rank, ref);
+		kr_typemap_put(*slot);
+		*slot = NULL;
+		err = take_tile(views, comm, me, refs, stride, rank, slot);
 		if (err < 0)
 			result = err;
+		if (slot == &tile)
+			kr_typemap_put(tile);
 	}
 	return result;
 }
@@ -240,7 +247,7 @@ struct kr_view kr_views_get(const struct kr_views *views, int rank, const struct
 
 	if (!ref->contiguous) {
 		assert(views->known);
-		view = views->known[rank][ref->slot];
+		view.filetype = views->known[rank][ref->slot];
 	}
 	view.displacement = ref->displacement;
 	return view;

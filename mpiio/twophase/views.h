@@ -20,7 +20,7 @@ enum { KR_VIEW_SLOTS = 8, KR_VIEW_BYTES_MAX = 1 << 30 };
 struct kr_view_ref {
 	int64_t displacement; /* of the first data byte in the file */
 	uint64_t hash;
-	uint32_t bytes; /* of the serialised view, as if it began at 0 */
+	uint32_t bytes; /* of its tile as bytes (typemap.h), as if it began at 0 */
 	uint8_t contiguous, fresh, slot;
 };
 
@@ -31,7 +31,7 @@ struct kr_views {
 		size_t length;
 	} sent[KR_VIEW_SLOTS]; /* this rank's own */
 	uint64_t clock;
-	struct kr_view (*known)[KR_VIEW_SLOTS]; /* at an aggregator: of each rank */
+	struct kr_typemap *(*known)[KR_VIEW_SLOTS]; /* at an aggregator: of each rank */
 	int ranks;
 	struct kr_typemap *byte; /* a map of one byte, for contiguous views */
 };

@@ -10,7 +10,7 @@
 #include "mpiio/datatype/view.h"
 #include "test/fuzz/fuzz.h"
 #include "test/unit/mpiio/datatype/mpi_same_map.h"
-#include "test/unit/mpiio/datatype/typemap_bytes.h"
+#include "test/unit/mpiio/datatype/cursor_bytes.h"
 
 enum { WALK_MAX = 500 };
 
@@ -45,8 +45,8 @@ static void use_map(const struct kr_typemap *map)
 		walk(map, 0, 0, size);
 		walk(map, 12345, size / 2, 3 * size);
 	}
-	assert(typemap_to_bytes(map, &bytes, &length) == 0);
-	assert(typemap_from_bytes(bytes, length, &again) == 0);
+	assert(kr_typemap_to_bytes(map, &bytes, &length) == 0);
+	assert(kr_typemap_from_bytes(bytes, length, &again) == 0);
 	assert(same_map(map, again));
 	kr_typemap_put(again);
 	free(bytes);
@@ -77,15 +77,15 @@ static void try_bytes(const uint8_t *bytes, size_t length)
 {
 	struct kr_typemap *map;
 	struct kr_view view;
-	if (typemap_from_bytes(bytes, length, &map) == 0) {
-		use_map(map);
-		kr_typemap_put(map);
-	}
-	if (kr_view_deserialise(&view, bytes, length) == 0) {
+	if (kr_typemap_from_bytes(bytes, length, &map) < 0)
+		return;
+	use_map(map);
+	if (kr_view_init(&view, 0, 1, map) == 0) {
 		use_map(view.filetype);
 		use_view(&view);
 	}
 	kr_view_fini(&view);
+	kr_typemap_put(map);
 }
 
 /* The next choice; 0 when the input is used up. */

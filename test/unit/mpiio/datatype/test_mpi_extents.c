@@ -9,7 +9,7 @@
 #include "mpiio/datatype/extents.h"
 #include "mpiio/datatype/view.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
-#include "test/unit/mpiio/datatype/typemap_bytes.h"
+#include "test/unit/mpiio/datatype/cursor_bytes.h"
 
 enum { RANKS = 9, SPACE = 4096 };
 

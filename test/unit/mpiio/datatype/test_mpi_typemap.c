@@ -10,7 +10,7 @@
 #include "mpiio/datatype/cursor.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
 #include "test/unit/mpiio/datatype/mpi_same_map.h"
-#include "test/unit/mpiio/datatype/typemap_bytes.h"
+#include "test/unit/mpiio/datatype/cursor_bytes.h"
 
 enum { SEEDS = 6000 };
 
@@ -359,18 +359,18 @@ static void serialised_maps_come_back_equal(void **unused)
 		size_t first_length, second_length;
 		struct kr_typemap *map = NULL;
 		random_map(&state, 1 + seed % 5, seed & 8, random);
-		assert_int_equal(typemap_to_bytes(random->map, &first, &first_length), 0);
-		assert_int_equal(typemap_from_bytes(first, first_length, &map), 0);
+		assert_int_equal(kr_typemap_to_bytes(random->map, &first, &first_length), 0);
+		assert_int_equal(kr_typemap_from_bytes(first, first_length, &map), 0);
 		assert_true(same_map(map, random->map));
-		assert_int_equal(typemap_to_bytes(map, &second, &second_length), 0);
+		assert_int_equal(kr_typemap_to_bytes(map, &second, &second_length), 0);
 		assert_int_equal(first_length, second_length);
 		assert_memory_equal(first, second, first_length);
 		for (size_t cut = 0; cut < first_length; cut++)
-			assert_int_equal(typemap_from_bytes(first, cut, &(struct kr_typemap *){NULL}), -EBADMSG);
+			assert_int_equal(kr_typemap_from_bytes(first, cut, &(struct kr_typemap *){NULL}), -EBADMSG);
 		for (int i = 0; i < 8; i++) {
 			struct kr_typemap *other;
 			first[random_below(&state, first_length)] ^= (uint8_t)(1 << random_below(&state, 8));
-			if (typemap_from_bytes(first, first_length, &other) == 0)
+			if (kr_typemap_from_bytes(first, first_length, &other) == 0)
 				kr_typemap_put(other);
 		}
 		kr_typemap_put(map);
@@ -394,9 +394,9 @@ static void shared_parts_are_written_once(void **unused)
 		kr_typemap_put(map);
 		map = made;
 	}
-	assert_int_equal(typemap_to_bytes(map, &text, &length), 0);
+	assert_int_equal(kr_typemap_to_bytes(map, &text, &length), 0);
 	assert_true(length < 16384);
-	assert_int_equal(typemap_from_bytes(text, length, &made), 0);
+	assert_int_equal(kr_typemap_from_bytes(text, length, &made), 0);
 	assert_true(same_map(map, made));
 	kr_typemap_put(made);
 	kr_typemap_put(map);
@@ -410,7 +410,7 @@ static void golden_bytes_of_a_vector_stay(void **unused)
 	uint8_t *text;
 	size_t length;
 	(void)unused;
-	assert_int_equal(typemap_to_bytes(map, &text, &length), 0);
+	assert_int_equal(kr_typemap_to_bytes(map, &text, &length), 0);
 	assert_int_equal(length, sizeof golden);
 	assert_memory_equal(text, golden, length);
 	free(text);
