@@ -222,6 +222,43 @@ void kr_plan_trace(const struct kr_plan *plan, enum kr_trace_phase phase, uint64
 		});
 }
 
+void kr_plan_trace_exchange(struct kr_plan *plan, uint64_t round, uint64_t bytes)
+{
+	uint64_t now_ns = kr_clock_ns();
+
+	kr_plan_trace(plan, KR_TRACE_EXCHANGE, round, (uint32_t)(round % plan->file->hints.slots), plan->mark_ns,
+		now_ns, bytes);
+	plan->mark_ns = now_ns;
+}
+
+void kr_plan_record(struct kr_plan *plan, int class)
+{
+	if (plan->class == MPI_SUCCESS)
+		plan->class = class;
+}
+
+struct kr_slot *kr_plan_slot(const struct kr_plan *plan, uint64_t round)
+{
+	return &plan->slots->slots[round % plan->slots->count];
+}
+
+static int in_two_phases(struct kr_plan *plan, uint64_t *ret_done)
+{
+	struct kr_mpifile *file = plan->file;
+	uint64_t done;
+
+	plan->slots = file->sources ? &file->slots : NULL;
+	plan->window = &file->window;
+	plan->mark_ns = kr_clock_ns();
+	plan->class = MPI_SUCCESS;
+	file->slots.failed = false;
+	plan->window->failed = MPI_SUCCESS;
+	done = plan->access->writing ? kr_twophase_write(plan) : kr_twophase_read(plan);
+	kr_plan_record(plan, plan->window->failed);
+	*ret_done = plan->class == MPI_SUCCESS ? done : 0;
+	return plan->class;
+}
+
 /* Does this rank's share of the work; all ranks have chosen the same way. */
 static int carry_out(struct kr_plan *plan, uint64_t *ret_done)
 {
@@ -232,7 +269,7 @@ static int carry_out(struct kr_plan *plan, uint64_t *ret_done)
 	case KR_WAY_DIRECT:
 		return kr_independent_direct(plan->file, plan->access, ret_done);
 	case KR_WAY_TWO_PHASE:
-		return plan->access->writing ? kr_twophase_write(plan, ret_done) : kr_twophase_read(plan, ret_done);
+		return in_two_phases(plan, ret_done);
 	}
 	return MPI_ERR_INTERN;
 }

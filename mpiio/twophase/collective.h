@@ -33,6 +33,11 @@ struct kr_plan {
 	bool relaxed; /* the newest bytes are those of this aggregator's node: it may read without asking other nodes */
 	struct kr_stripes stripes;
 	uint64_t rounds, call;
+	/* Of two-phase I/O (twophase.h): */
+	struct kr_slots *slots; /* NULL: not an aggregator */
+	struct kr_window *window;
+	uint64_t mark_ns; /* the end of the last traced exchange */
+	int class;        /* the first error of this rank */
 };
 
 /* Does ACCESS with the other ranks.  CLASS is this rank's error so far, or MPI_SUCCESS.  Returns the error class, the
@@ -46,5 +51,12 @@ struct kr_view kr_plan_view(const struct kr_plan *plan, int rank);
 /* Adds a phase that ended now to the trace and the tally. */
 void kr_plan_trace(const struct kr_plan *plan, enum kr_trace_phase phase, uint64_t round, uint32_t slot,
 	uint64_t start_ns, uint64_t end_ns, uint64_t bytes);
+/* The same for an exchange.  Rounds overlap: the trace shows as one round's exchange the time since the round before
+ * was complete. */
+void kr_plan_trace_exchange(struct kr_plan *plan, uint64_t round, uint64_t bytes);
+/* Records an MPI error class, or MPI_SUCCESS. */
+void kr_plan_record(struct kr_plan *plan, int class);
+/* The slot of ROUND, at an aggregator. */
+struct kr_slot *kr_plan_slot(const struct kr_plan *plan, uint64_t round);
 
 #endif

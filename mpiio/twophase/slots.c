@@ -60,7 +60,7 @@ int kr_slots_prepare(struct kr_slots *slots, uint32_t count, int ranks)
 	return 0;
 }
 
-void kr_slot_assign(struct kr_slot *slot, const struct kr_plan *plan, uint64_t round)
+void kr_slot_assign(struct kr_slot *slot, struct kr_plan *plan, uint64_t round)
 {
 	const struct kr_mpifile *file = plan->file;
 	uint64_t before, bytes, at = 0;
@@ -133,12 +133,17 @@ bool kr_slot_wait_briefly(struct kr_slot *slot)
 	return !slot->submitted || kr_io_wait(&slot->plan->file->io, &slot->job, PROGRESS_NS);
 }
 
-int kr_slot_retire(struct kr_slot *slot)
+void kr_slot_retire(struct kr_slot *slot)
 {
-	bool submitted = slot->submitted;
+	struct kr_plan *plan = slot->plan;
 
+	if (!slot->submitted)
+		return;
 	slot->submitted = false;
-	return submitted ? slot->job.result : 0;
+	kr_plan_record(plan, kr_mpi_class(slot->job.result));
+	plan->file->tally.extents += slot->extents.count;
+	kr_plan_trace(plan, plan->access->writing ? KR_TRACE_WRITE : KR_TRACE_READ, slot->round, slot->number,
+		slot->job.begin_ns, slot->job.end_ns, slot->extents.bytes);
 }
 
 void kr_slot_wait(struct kr_slot *slot)

@@ -30,7 +30,7 @@ struct kr_buffer {
 struct kr_slot {
 	struct kr_io_job job; /* first: the I/O thread gets a pointer to it */
 	bool submitted;
-	const struct kr_plan *plan;
+	struct kr_plan *plan;
 	uint64_t round;
 	uint32_t number;
 	uint64_t lo, hi; /* the window; lo == hi: none in this round */
@@ -57,7 +57,7 @@ int kr_slots_prepare(struct kr_slots *slots, uint32_t count, int ranks);
 void kr_slots_fini(struct kr_slots *slots);
 
 /* Gives ROUND to SLOT, with its window and messages.  The slot's job must be done. */
-void kr_slot_assign(struct kr_slot *slot, const struct kr_plan *plan, uint64_t round);
+void kr_slot_assign(struct kr_slot *slot, struct kr_plan *plan, uint64_t round);
 /* Ensures N bytes; the content is lost.  0 or -ENOMEM. */
 int kr_buffer_fit(struct kr_buffer *buffer, uint64_t n);
 /* The messages' bytes in the file: cursors from the first byte of each. */
@@ -70,8 +70,8 @@ void kr_slot_submit(struct kr_slot *slot);
 bool kr_slot_done(struct kr_slot *slot);
 /* Waits a moment for the job, short enough for MPI to make progress if the caller then calls MPI. */
 bool kr_slot_wait_briefly(struct kr_slot *slot);
-/* Drops the job, which must be done, if there is one.  Returns its result or 0. */
-int kr_slot_retire(struct kr_slot *slot);
+/* Drops the job, which must be done, if there is one: its result, its extents and its time go to the plan. */
+void kr_slot_retire(struct kr_slot *slot);
 /* Waits for the slot's job, if it has one; MPI makes progress meanwhile. */
 void kr_slot_wait(struct kr_slot *slot);
 

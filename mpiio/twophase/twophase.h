@@ -22,8 +22,9 @@
 
 #include "mpiio/twophase/collective.h"
 
-/* This rank's part of the planned call.  An MPI error class of this rank alone; *RET_DONE: its bytes done. */
-int kr_twophase_write(struct kr_plan *plan, uint64_t *ret_done);
-int kr_twophase_read(struct kr_plan *plan, uint64_t *ret_done);
+/* This rank's part of the planned call.  Errors of this rank alone are recorded at the plan.  Returns its bytes done,
+ * if there is no error. */
+uint64_t kr_twophase_write(struct kr_plan *plan);
+uint64_t kr_twophase_read(struct kr_plan *plan);
 
 #endif

@@ -28,23 +28,13 @@ struct arrivals {
 
 struct reader {
 	struct kr_plan *plan;
-	struct kr_slots *slots; /* NULL: not an aggregator */
-	struct kr_window *window;
 	struct arrivals *arrivals; /* of the rounds under way */
 	uint32_t depth;            /* how many rounds may be under way */
 	uint64_t posted, taken;    /* rounds whose receives are posted; rounds whose messages have arrived */
 	uint64_t begun, sent;      /* an aggregator's rounds that the I/O thread has got; that are sent, or under way */
 	int source;                /* the next message of round `sent` goes to this one of the file's sources */
-	uint64_t mark_ns;          /* the end of the last traced phase */
 	uint64_t end;              /* this rank's first byte behind the file's end; UINT64_MAX: none so far */
-	int class;                 /* the first error of this rank */
 };
-
-static void record_error(struct reader *reader, int class)
-{
-	if (reader->class == MPI_SUCCESS)
-		reader->class = class;
-}
 
 /* In the I/O thread. */
 static int read_slot(struct kr_io_job *job)
@@ -69,21 +59,6 @@ static int read_slot(struct kr_io_job *job)
 	return err;
 }
 
-/* Rounds overlap: the trace shows as one round's exchange the time since the round before was complete. */
-static void trace_exchange(struct reader *reader, uint64_t round, uint64_t bytes)
-{
-	uint64_t now_ns = kr_clock_ns();
-
-	kr_plan_trace(reader->plan, KR_TRACE_EXCHANGE, round, (uint32_t)(round % reader->depth), reader->mark_ns,
-		now_ns, bytes);
-	reader->mark_ns = now_ns;
-}
-
-static struct kr_slot *slot_of(const struct reader *reader, uint64_t round)
-{
-	return &reader->slots->slots[round % reader->slots->count];
-}
-
 static struct arrivals *arrivals_of(const struct reader *reader, uint64_t round)
 {
 	return &reader->arrivals[round % reader->depth];
@@ -96,13 +71,13 @@ static bool begin_next(struct reader *reader)
 	struct kr_slot *slot;
 	uint64_t depth;
 
-	if (!reader->slots || reader->begun == reader->plan->rounds)
+	if (!reader->plan->slots || reader->begun == reader->plan->rounds)
 		return false;
-	depth = reader->slots->count;
+	depth = reader->plan->slots->count;
 	if (reader->begun - KR_MIN(reader->sent, reader->taken) >= depth ||
-		(reader->begun >= depth && kr_window_busy(reader->window, reader->begun - depth)))
+		(reader->begun >= depth && kr_window_busy(reader->plan->window, reader->begun - depth)))
 		return false;
-	slot = slot_of(reader, reader->begun);
+	slot = kr_plan_slot(reader->plan, reader->begun);
 	kr_slot_assign(slot, reader->plan, reader->begun++);
 	if (slot->count > 0) {
 		slot->job.run = read_slot;
@@ -144,7 +119,7 @@ static bool post_next(struct reader *reader)
 	arrivals->taken = 0;
 	arrivals->bytes = expect(reader, arrivals, reader->posted++);
 	if (!memory && kr_buffer_fit(&arrivals->buffer, arrivals->bytes) < 0)
-		record_error(reader, MPI_ERR_NO_MEM);
+		kr_plan_record(reader->plan, MPI_ERR_NO_MEM);
 	for (uint32_t i = 0; i < file->aggregators->count; i++) {
 		struct expected *expected = &arrivals->expected[i];
 		int from = (int)file->aggregators->rank[i];
@@ -183,7 +158,7 @@ static bool take_next(struct reader *reader)
 {
 	struct arrivals *arrivals = arrivals_to_take(reader);
 	uint32_t count = reader->plan->file->aggregators->count;
-	bool own = reader->slots && reader->sent <= reader->taken; /* may still come */
+	bool own = reader->plan->slots && reader->sent <= reader->taken; /* may still come */
 
 	if (!arrivals)
 		return false;
@@ -191,7 +166,7 @@ static bool take_next(struct reader *reader)
 		take_message(reader, &arrivals->expected[arrivals->taken++]);
 	if (arrivals->taken < count)
 		return false;
-	trace_exchange(reader, reader->taken++, arrivals->bytes);
+	kr_plan_trace_exchange(reader->plan, reader->taken++, arrivals->bytes);
 	return true;
 }
 
@@ -253,15 +228,15 @@ static void send_message(struct reader *reader, struct kr_slot *slot, const stru
 	char *packed;
 
 	if (!from) {
-		from = packed = kr_window_buffer(reader->window, place, bytes);
+		from = packed = kr_window_buffer(reader->plan->window, place, bytes);
 		if (packed && kr_view_cursor(&view, message->data, bytes, &cursor) == 0) {
 			gather(slot, &cursor, packed, bytes);
 		} else {
-			record_error(reader, MPI_ERR_NO_MEM);
+			kr_plan_record(reader->plan, MPI_ERR_NO_MEM);
 			bytes = 0;
 		}
 	}
-	kr_window_send(reader->window, place, slot->round, from, bytes, message->rank, KR_TAG_READ);
+	kr_window_send(reader->plan->window, place, slot->round, from, bytes, message->rank, KR_TAG_READ);
 }
 
 static const struct kr_message *message_to(const struct kr_slot *slot, int rank)
@@ -282,20 +257,7 @@ static const struct kr_message *message_to(const struct kr_slot *slot, int rank)
 /* The slot whose messages go out next, if the I/O thread has got one. */
 static struct kr_slot *slot_to_send(const struct reader *reader)
 {
-	return reader->slots && reader->sent < reader->begun ? slot_of(reader, reader->sent) : NULL;
-}
-
-static void retire(struct reader *reader, struct kr_slot *slot)
-{
-	bool submitted = slot->submitted;
-	int err = kr_slot_retire(slot);
-
-	if (!submitted)
-		return;
-	record_error(reader, kr_mpi_class(err));
-	reader->plan->file->tally.extents += slot->extents.count;
-	kr_plan_trace(reader->plan, KR_TRACE_READ, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
-		slot->extents.bytes);
+	return reader->plan->slots && reader->sent < reader->begun ? kr_plan_slot(reader->plan, reader->sent) : NULL;
 }
 
 /* Sends the next message in the order of the schedule, once its slot is read. */
@@ -306,7 +268,7 @@ static bool send_next(struct reader *reader)
 
 	if (!slot || !kr_slot_done(slot))
 		return false;
-	retire(reader, slot);
+	kr_slot_retire(slot);
 	for (; reader->source < file->ranks; reader->source++) {
 		const struct kr_message *message = message_to(slot, (int)file->sources[reader->source]);
 		int place;
@@ -317,7 +279,7 @@ static bool send_next(struct reader *reader)
 			keep_own(reader, slot, message, available(slot, message));
 			continue;
 		}
-		place = kr_window_place(reader->window);
+		place = kr_window_place(reader->plan->window);
 		if (place < 0)
 			return false;
 		send_message(reader, slot, message, place);
@@ -345,33 +307,23 @@ static void wait_for_progress(struct reader *reader)
 		request = &arrivals->requests[arrivals->taken];
 		expected = &arrivals->expected[arrivals->taken];
 	}
-	if (!kr_window_wait(reader->window, request, &status, &rc, slot && slot->submitted ? slot : NULL))
+	if (!kr_window_wait(reader->plan->window, request, &status, &rc, slot && slot->submitted ? slot : NULL))
 		return;
 	if (rc != MPI_SUCCESS || PMPI_Get_count(&status, MPI_BYTE, &got) != MPI_SUCCESS)
-		record_error(reader, MPI_ERR_IO);
+		kr_plan_record(reader->plan, MPI_ERR_IO);
 	expected->got = expected->buffer ? (uint64_t)got : 0;
 }
 
 static void reader_init(struct reader *reader, struct kr_plan *plan)
 {
-	struct kr_mpifile *file = plan->file;
+	const struct kr_mpifile *file = plan->file;
 	uint32_t count = file->aggregators->count;
 
-	*reader = (struct reader){.plan = plan,
-		.window = &file->window,
-		.depth = file->hints.slots,
-		.end = UINT64_MAX,
-		.class = MPI_SUCCESS,
-		.mark_ns = kr_clock_ns()};
+	*reader = (struct reader){.plan = plan, .depth = file->hints.slots, .end = UINT64_MAX};
 	reader->arrivals = kr_xcalloc(reader->depth, sizeof(*reader->arrivals));
 	for (uint32_t i = 0; i < reader->depth; i++) {
 		reader->arrivals[i].expected = kr_xcalloc(count, sizeof(struct expected));
 		reader->arrivals[i].requests = kr_xcalloc(count, sizeof(MPI_Request));
-	}
-	reader->window->failed = MPI_SUCCESS;
-	if (file->sources) {
-		reader->slots = &file->slots;
-		reader->slots->failed = false;
 	}
 }
 
@@ -385,18 +337,16 @@ static void reader_fini(struct reader *reader)
 	free(reader->arrivals);
 }
 
-int kr_twophase_read(struct kr_plan *plan, uint64_t *ret_done)
+uint64_t kr_twophase_read(struct kr_plan *plan)
 {
 	struct reader reader;
 
 	reader_init(&reader, plan);
-	while (reader.taken < plan->rounds || (reader.slots && reader.sent < plan->rounds))
+	while (reader.taken < plan->rounds || (plan->slots && reader.sent < plan->rounds))
 		if (!post_next(&reader) && !begin_next(&reader) && !send_next(&reader) && !take_next(&reader))
 			wait_for_progress(&reader);
-	kr_window_drain(reader.window);
-	trace_exchange(&reader, plan->rounds, 0);
-	record_error(&reader, reader.window->failed);
-	*ret_done = reader.class == MPI_SUCCESS ? KR_MIN(reader.end, plan->access->count) : 0;
+	kr_window_drain(plan->window);
+	kr_plan_trace_exchange(plan, plan->rounds, 0);
 	reader_fini(&reader);
-	return reader.class;
+	return KR_MIN(reader.end, plan->access->count);
 }

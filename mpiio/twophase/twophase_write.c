@@ -12,20 +12,10 @@
 
 struct writer {
 	struct kr_plan *plan;
-	struct kr_slots *slots; /* NULL: not an aggregator */
-	struct kr_window *window;
 	uint64_t posted, taken; /* rounds whose receives are posted; rounds whose messages have arrived */
 	uint64_t round;         /* the next message to send: of this round, */
 	uint32_t target;        /* to this one of the file's targets */
-	uint64_t mark_ns;       /* the end of the last traced phase */
-	int class;              /* the first error of this rank */
 };
-
-static void record_error(struct writer *writer, int class)
-{
-	if (writer->class == MPI_SUCCESS)
-		writer->class = class;
-}
 
 /* Ascending by rank: where several ranks wrote, the highest rank's bytes stay. */
 static void scatter(struct kr_slot *slot)
@@ -64,34 +54,6 @@ static int write_slot(struct kr_io_job *job)
 	return err;
 }
 
-static struct kr_slot *slot_of(const struct writer *writer, uint64_t round)
-{
-	return &writer->slots->slots[round % writer->slots->count];
-}
-
-/* The slot's last round is in the file. */
-static void retire(struct writer *writer, struct kr_slot *slot)
-{
-	bool submitted = slot->submitted;
-	int err = kr_slot_retire(slot);
-
-	if (!submitted)
-		return;
-	record_error(writer, kr_mpi_class(err));
-	writer->plan->file->tally.extents += slot->extents.count;
-	kr_plan_trace(writer->plan, KR_TRACE_WRITE, slot->round, slot->number, slot->job.begin_ns, slot->job.end_ns,
-		slot->extents.bytes);
-}
-
-/* Rounds overlap: the trace shows as one round's exchange the time since the round before was complete. */
-static void trace_exchange(struct writer *writer, uint64_t round, uint32_t slot, uint64_t bytes)
-{
-	uint64_t now_ns = kr_clock_ns();
-
-	kr_plan_trace(writer->plan, KR_TRACE_EXCHANGE, round, slot, writer->mark_ns, now_ns, bytes);
-	writer->mark_ns = now_ns;
-}
-
 /* Receives and drops the messages of a round for which there is no memory, one by one. */
 static void drain_round(struct writer *writer, struct kr_slot *slot)
 {
@@ -116,8 +78,8 @@ static void post_receives(struct writer *writer, struct kr_slot *slot)
 	for (size_t i = 0; i < slot->count; i++)
 		slot->requests[i] = MPI_REQUEST_NULL;
 	if (last && kr_buffer_fit(&slot->packed, last->at + last->bytes) < 0) {
-		record_error(writer, MPI_ERR_NO_MEM);
-		__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);
+		kr_plan_record(writer->plan, MPI_ERR_NO_MEM);
+		__atomic_store_n(&writer->plan->slots->failed, true, __ATOMIC_RELAXED);
 		drain_round(writer, slot);
 		return;
 	}
@@ -132,13 +94,13 @@ static bool post_next(struct writer *writer)
 {
 	struct kr_slot *slot;
 
-	if (!writer->slots || writer->posted == writer->plan->rounds ||
-		writer->posted - writer->taken == writer->slots->count)
+	if (!writer->plan->slots || writer->posted == writer->plan->rounds ||
+		writer->posted - writer->taken == writer->plan->slots->count)
 		return false;
-	slot = slot_of(writer, writer->posted);
+	slot = kr_plan_slot(writer->plan, writer->posted);
 	if (!kr_slot_done(slot))
 		return false;
-	retire(writer, slot);
+	kr_slot_retire(slot);
 	kr_slot_assign(slot, writer->plan, writer->posted++);
 	post_receives(writer, slot);
 	return true;
@@ -151,13 +113,13 @@ static void send_message(struct writer *writer, int place, int to, uint64_t befo
 {
 	struct kr_access *access = writer->plan->access;
 	char *packed =
-		access->contiguous ? access->contiguous + before : kr_window_buffer(writer->window, place, bytes);
+		access->contiguous ? access->contiguous + before : kr_window_buffer(writer->plan->window, place, bytes);
 
 	if (!packed)
-		record_error(writer, MPI_ERR_NO_MEM);
+		kr_plan_record(writer->plan, MPI_ERR_NO_MEM);
 	else if (!access->contiguous)
 		kr_access_pack(access, before, packed, bytes);
-	kr_window_send(writer->window, place, writer->round, packed, packed ? bytes : 0, to, KR_TAG_WRITE);
+	kr_window_send(writer->plan->window, place, writer->round, packed, packed ? bytes : 0, to, KR_TAG_WRITE);
 }
 
 static bool is_sent(const struct writer *writer)
@@ -171,7 +133,7 @@ static bool find_message(struct writer *writer, int *ret_to, uint64_t *ret_befor
 {
 	const struct kr_plan *plan = writer->plan;
 	const struct kr_mpifile *file = plan->file;
-	uint64_t begun = writer->slots ? writer->posted : plan->rounds, lo, hi;
+	uint64_t begun = writer->plan->slots ? writer->posted : plan->rounds, lo, hi;
 
 	for (; writer->round < begun; writer->round++, writer->target = 0)
 		for (; writer->target < file->aggregators->count; writer->target++) {
@@ -190,7 +152,7 @@ static bool find_message(struct writer *writer, int *ret_to, uint64_t *ret_befor
 
 static bool send_next(struct writer *writer)
 {
-	int to, place = kr_window_place(writer->window);
+	int to, place = kr_window_place(writer->plan->window);
 	uint64_t before, bytes;
 
 	if (place < 0 || !find_message(writer, &to, &before, &bytes))
@@ -221,7 +183,7 @@ static uint64_t message_bytes(const struct kr_slot *slot)
 /* The earliest round that is not complete, if there is one. */
 static struct kr_slot *slot_to_take(const struct writer *writer)
 {
-	return writer->slots && writer->taken < writer->posted ? slot_of(writer, writer->taken) : NULL;
+	return writer->plan->slots && writer->taken < writer->posted ? kr_plan_slot(writer->plan, writer->taken) : NULL;
 }
 
 /* Gives the earliest round to the I/O thread when all its messages have arrived. */
@@ -236,7 +198,7 @@ static bool take_next(struct writer *writer)
 	if (slot->taken < slot->count)
 		return false;
 	pack_own(writer, slot);
-	trace_exchange(writer, slot->round, slot->number, message_bytes(slot));
+	kr_plan_trace_exchange(writer->plan, slot->round, message_bytes(slot));
 	writer->taken++;
 	if (slot->count) {
 		slot->job.run = write_slot;
@@ -253,8 +215,8 @@ static void check_message(struct writer *writer, const struct kr_message *messag
 	if (rc == MPI_SUCCESS && PMPI_Get_count(status, MPI_BYTE, &got) == MPI_SUCCESS &&
 		(uint64_t)got == message->bytes)
 		return;
-	record_error(writer, MPI_ERR_IO);
-	__atomic_store_n(&writer->slots->failed, true, __ATOMIC_RELAXED);
+	kr_plan_record(writer->plan, MPI_ERR_IO);
+	__atomic_store_n(&writer->plan->slots->failed, true, __ATOMIC_RELAXED);
 }
 
 /* Waits until a send ends or a message arrives.  Without either it waits for the file I/O; otherwise finished I/O shows
@@ -265,34 +227,26 @@ static void wait_for_progress(struct writer *writer)
 	MPI_Status status;
 	int rc;
 
-	if (!slot && writer->slots && writer->posted < writer->plan->rounds)
-		kr_window_wait(writer->window, NULL, &status, &rc, slot_of(writer, writer->posted));
-	else if (kr_window_wait(writer->window, slot ? &slot->requests[slot->taken] : NULL, &status, &rc, NULL))
+	if (!slot && writer->plan->slots && writer->posted < writer->plan->rounds)
+		kr_window_wait(writer->plan->window, NULL, &status, &rc, kr_plan_slot(writer->plan, writer->posted));
+	else if (kr_window_wait(writer->plan->window, slot ? &slot->requests[slot->taken] : NULL, &status, &rc, NULL))
 		check_message(writer, &slot->messages[slot->taken], &status, rc);
 }
 
-int kr_twophase_write(struct kr_plan *plan, uint64_t *ret_done)
+uint64_t kr_twophase_write(struct kr_plan *plan)
 {
-	struct kr_mpifile *file = plan->file;
-	struct writer writer = {.plan = plan, .window = &file->window, .class = MPI_SUCCESS, .mark_ns = kr_clock_ns()};
+	struct writer writer = {.plan = plan};
 
-	writer.window->failed = MPI_SUCCESS;
-	if (file->sources) {
-		writer.slots = &file->slots;
-		writer.slots->failed = false;
-	}
-	while (!is_sent(&writer) || (writer.slots && writer.taken < plan->rounds))
+	while (!is_sent(&writer) || (plan->slots && writer.taken < plan->rounds))
 		if (!post_next(&writer) && !send_next(&writer) && !take_next(&writer))
 			wait_for_progress(&writer);
-	kr_window_drain(writer.window);
-	trace_exchange(&writer, plan->rounds, 0, 0);
-	for (uint64_t i = 0; writer.slots && i < writer.slots->count; i++) {
-		struct kr_slot *slot = slot_of(&writer, plan->rounds + i);
+	kr_window_drain(plan->window);
+	kr_plan_trace_exchange(plan, plan->rounds, 0);
+	for (uint64_t i = 0; plan->slots && i < plan->slots->count; i++) {
+		struct kr_slot *slot = kr_plan_slot(plan, plan->rounds + i);
 
 		kr_slot_wait(slot);
-		retire(&writer, slot);
+		kr_slot_retire(slot);
 	}
-	record_error(&writer, writer.window->failed);
-	*ret_done = writer.class == MPI_SUCCESS ? plan->access->count : 0;
-	return writer.class;
+	return plan->access->count;
 }

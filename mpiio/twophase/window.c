@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "common/base/fail.h"
-#include "mpiio/twophase/slots.h"
 
 int kr_window_init(struct kr_window *window, MPI_Comm comm, int size)
 {
@@ -13,8 +12,7 @@ int kr_window_init(struct kr_window *window, MPI_Comm comm, int size)
 	window->requests = calloc((size_t)size + 1, sizeof(*window->requests));
 	window->rounds = calloc((size_t)size, sizeof(*window->rounds));
 	window->buffers = calloc((size_t)size, sizeof(*window->buffers));
-	window->capacities = calloc((size_t)size, sizeof(*window->capacities));
-	if (!window->requests || !window->rounds || !window->buffers || !window->capacities) {
+	if (!window->requests || !window->rounds || !window->buffers) {
 		kr_window_fini(window);
 		return kr_fail(-ENOMEM, "no memory for %d sends", size);
 	}
@@ -26,11 +24,10 @@ int kr_window_init(struct kr_window *window, MPI_Comm comm, int size)
 void kr_window_fini(struct kr_window *window)
 {
 	for (int i = 0; window->buffers && i < window->size; i++)
-		free(window->buffers[i]);
+		free(window->buffers[i].bytes);
 	free(window->requests);
 	free(window->rounds);
 	free(window->buffers);
-	free(window->capacities);
 	*window = (struct kr_window){0};
 }
 
@@ -50,12 +47,7 @@ int kr_window_place(const struct kr_window *window)
 
 char *kr_window_buffer(struct kr_window *window, int place, uint64_t n)
 {
-	if (window->capacities[place] < n) {
-		free(window->buffers[place]);
-		window->buffers[place] = malloc(n);
-		window->capacities[place] = window->buffers[place] ? n : 0;
-	}
-	return window->buffers[place];
+	return kr_buffer_fit(&window->buffers[place], n) < 0 ? NULL : window->buffers[place].bytes;
 }
 
 void kr_window_send(struct kr_window *window, int place, uint64_t round, const char *bytes, uint64_t n, int to, int tag)

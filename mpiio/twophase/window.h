@@ -12,15 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kr_slot;
+#include "mpiio/twophase/slots.h"
 
 struct kr_window {
 	MPI_Comm comm;
 	int size;
 	MPI_Request *requests; /* of the sends; one more for a receive under wait */
 	uint64_t *rounds;      /* of each send under way */
-	char **buffers;
-	uint64_t *capacities;
+	struct kr_buffer *buffers;
 	int failed; /* first MPI error class of a send, else MPI_SUCCESS */
 };
 
