@@ -102,13 +102,12 @@ static struct shard *own_shard(struct kr_counters *counters)
 
 void kr_count(struct kr_counters *counters, enum kr_counter counter, uint64_t add)
 {
-	if (counters)
-		atomic_fetch_add_explicit(&own_shard(counters)->sums[counter], add, memory_order_relaxed);
+	atomic_fetch_add_explicit(&own_shard(counters)->sums[counter], add, memory_order_relaxed);
 }
 
 void kr_count_request(struct kr_counters *counters, uint32_t opcode, uint64_t ns)
 {
-	if (counters && kr_request_name(opcode))
+	if (kr_request_name(opcode))
 		kr_histogram_add(&own_shard(counters)->requests[opcode], ns);
 }
 

@@ -1,7 +1,7 @@
 /* What a mount has done since its start: sums, and how long each kind of request of the kernel took.
  *
  * Any thread, without locks.  A thread adds to one of a few shards, so that threads seldom meet in a cache line, and
- * status adds the shards up.  A kr_counters of NULL counts nothing. */
+ * status adds the shards up. */
 #ifndef KR_FUSE_COUNTERS_H
 #define KR_FUSE_COUNTERS_H
 

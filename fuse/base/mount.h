@@ -48,8 +48,8 @@ struct kr_uncommitted_names;
 
 struct kr_mount {
 	const struct kr_mount_options *options;
-	struct kr_local *local;              /* the local directory: locked, journal/ and cache/ in it */
-	struct kr_counters *counters;        /* NULL: nothing is counted */
+	struct kr_local *local; /* the local directory: locked, journal/ and cache/ in it */
+	struct kr_counters *counters;
 	struct kr_kernel_requests *requests; /* those of the kernel, for the access log and the trace */
 	struct kr_access_log *access_log;
 	struct kr_io_trace *io_trace;
@@ -70,10 +70,10 @@ struct kr_mount {
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_prefetches *prefetches;
-	struct kr_attr_cache *attr_cache; /* NULL: nothing is cached */
+	struct kr_attr_cache *attr_cache;
 	struct kr_kernel_attrs *kernel_attrs;
 	struct kr_kernel_names *kernel_names;
-	struct kr_lookup_prefetch *lookup_prefetch; /* NULL: no lookups are prefetched */
+	struct kr_lookup_prefetch *lookup_prefetch;
 	struct kr_dir_fsync *dir_syncs;
 	struct kr_uncommitted_names *uncommitted_names;
 	struct fuse_session *fuse;

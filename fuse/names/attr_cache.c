@@ -31,8 +31,6 @@ static void on_invalidate(struct kr_mount *mount, const struct kr_down *down, co
 
 void kr_attr_cache_clear(struct kr_mount *mount)
 {
-	if (!mount->attr_cache)
-		return;
 	invalidate(mount, KR_ATTR_CACHE_ALL);
 	kr_kernel_attrs_invalidate(mount, KR_ATTR_CACHE_ALL, NULL);
 }
@@ -148,8 +146,6 @@ bool kr_attr_cache_lookup(struct kr_mount *mount, const struct kr_cred *cred, co
 {
 	bool known;
 
-	if (!mount->attr_cache)
-		return false;
 	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	known = get_entry(mount, cred, parent, name, ret_err, ret_fid, ret_attr, ret_true_ns);
 	mount->attr_cache->known += known;
@@ -162,8 +158,6 @@ bool kr_attr_cache_find(struct kr_mount *mount, const struct kr_cred *cred, cons
 	uint64_t asked_ns;
 	int err;
 
-	if (!mount->attr_cache)
-		return false;
 	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	return get_entry(mount, cred, parent, name, &err, ret_fid, ret_attr, &asked_ns) && err == 0;
 }
@@ -176,8 +170,6 @@ bool kr_attr_cache_has(
 	struct kr_attr attr;
 	int err;
 
-	if (!mount->attr_cache)
-		return false;
 	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	return get_entry(mount, cred, parent, name, &err, &fid, &attr, &asked_ns);
 }
@@ -190,8 +182,6 @@ bool kr_attr_cache_is_public(
 	struct kr_fid found;
 	int err;
 
-	if (!cache)
-		return false;
 	kr_attr_cache_key_entry(&key, dir, name);
 	KR_SCOPED_LOCK(&cache->lock);
 	return !kr_attr_cache_name_changes(cache, dir, name) && all_may_search(mount, dir) &&
@@ -203,8 +193,6 @@ bool kr_attr_cache_getattr(
 {
 	bool known;
 
-	if (!mount->attr_cache)
-		return false;
 	KR_SCOPED_LOCK(&mount->attr_cache->lock);
 	known = !kr_attr_cache_any_changes(mount->attr_cache, fid) && get_attr(mount, fid, ret_attr, ret_true_ns);
 	mount->attr_cache->known += known;
@@ -241,8 +229,6 @@ uint64_t kr_attr_cache_left_ns(
 	struct kr_attr cached;
 	uint64_t now_ns, end_ns;
 
-	if (!cache)
-		return 0;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
 	KR_SCOPED_LOCK(&cache->lock);
 	now_ns = kr_clock_ns();
@@ -263,8 +249,6 @@ bool kr_attr_cache_access(
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->attr_cache)
-		return false;
 	kr_attr_cache_key_may(&key, fid, cred, mask);
 	return get_bytes(mount, fid, &key, ret_err, NULL, 0, NULL);
 }
@@ -274,8 +258,6 @@ bool kr_attr_cache_may_open(struct kr_mount *mount, const struct kr_cred *cred, 
 	struct kr_attr_cache_key key;
 	int err;
 
-	if (!mount->attr_cache)
-		return false;
 	kr_attr_cache_key_may(&key, fid, cred, execute ? KR_ATTR_CACHE_EXECUTE : KR_ATTR_CACHE_READ);
 	return get_bytes(mount, fid, &key, &err, NULL, 0, NULL) && err == 0;
 }
@@ -284,8 +266,6 @@ bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, ch
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->attr_cache)
-		return false;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_TARGET, fid);
 	return get_bytes(mount, fid, &key, NULL, target, KR_PATH_MAX + 1, NULL);
 }
@@ -307,7 +287,7 @@ static bool free_to_ask(const char *name)
 
 bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name)
 {
-	return mount->attr_cache && (!name || free_to_ask(name)) && bare(mount, fid);
+	return (!name || free_to_ask(name)) && bare(mount, fid);
 }
 
 bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,
@@ -315,8 +295,6 @@ bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, 
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->attr_cache)
-		return false;
 	kr_attr_cache_key_xattr(&key, fid, cred, name);
 	return get_bytes(mount, fid, &key, ret_err, buffer, size, ret_length);
 }
@@ -326,8 +304,6 @@ bool kr_attr_cache_listxattr(struct kr_mount *mount, const struct kr_cred *cred,
 {
 	struct kr_attr_cache_key key;
 
-	if (!mount->attr_cache)
-		return false;
 	kr_attr_cache_key_by(&key, KR_ATTR_CACHE_XATTR_LIST, fid, cred);
 	return get_bytes(mount, fid, &key, NULL, buffer, size, ret_length);
 }
@@ -345,7 +321,7 @@ bool kr_attr_cache_readdir(struct kr_mount *mount, const struct kr_cred *cred, c
 	struct kr_attr_cache_key key;
 	size_t length;
 
-	if (!mount->attr_cache || listing_changes(mount, fid) || !(bytes = malloc(1 + size)))
+	if (listing_changes(mount, fid) || !(bytes = malloc(1 + size)))
 		return false;
 	kr_attr_cache_key_page(&key, fid, cred, cookie);
 	if (!get_bytes(mount, fid, &key, NULL, bytes, 1 + size, &length) || length < 1)

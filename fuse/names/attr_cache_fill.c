@@ -401,8 +401,6 @@ void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, cons
 	struct kr_attr attr;
 	struct kr_attr_cache_key key;
 
-	if (!cache)
-		return;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
 	KR_SCOPED_LOCK(&cache->lock);
 	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, kr_clock_ns());
@@ -424,7 +422,7 @@ void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fiel
 	union kr_any_msg *asked;
 	struct kr_arena arena = {0};
 
-	if (!mount->attr_cache || (!(flags & (KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR)) && !changes_names(type)))
+	if (!(flags & (KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR)) && !changes_names(type))
 		return;
 	asked = kr_xcalloc(1, sizeof(*asked));
 	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {

@@ -68,7 +68,7 @@ void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor)
 /* False also before the kernel's first request: there are no grants, and maybe no inodes and no notifier yet. */
 static bool may_grant(const struct kr_mount *mount)
 {
-	return mount->kernel_attrs && atomic_load(&mount->kernel_attrs->allowed);
+	return atomic_load(&mount->kernel_attrs->allowed);
 }
 
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
@@ -166,7 +166,7 @@ void kr_kernel_attrs_invalidate(struct kr_mount *mount, uint32_t bucket, const s
 	bool granted = may_grant(mount) && kr_inodes_granted(mount->inodes, bucket, kr_clock_ns());
 	struct kr_kernel_attrs_job *job;
 
-	if (!granted && (!attrs || !down || kr_list_empty(&attrs->jobs))) {
+	if (!granted && (!down || kr_list_empty(&attrs->jobs))) {
 		if (down)
 			kr_kernel_names_answer(mount, bucket, down);
 		return;
@@ -217,7 +217,7 @@ void kr_kernel_attrs_settle(struct kr_mount *mount, struct kr_kernel_attrs_waite
 {
 	struct kr_kernel_attrs_job *job;
 
-	if (!mount->kernel_attrs || kr_list_empty(&mount->kernel_attrs->jobs)) {
+	if (kr_list_empty(&mount->kernel_attrs->jobs)) {
 		waiter->fn(waiter);
 		return;
 	}

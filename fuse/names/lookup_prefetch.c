@@ -150,7 +150,7 @@ void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cre
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct listed *listed;
 
-	if (!prefetch || !kr_session_facts(mount->session)->lookups)
+	if (!kr_session_facts(mount->session)->lookups)
 		return;
 	listed = find(prefetch, fid, cred);
 	if (!listed && cookie != 0)
@@ -343,8 +343,7 @@ void kr_lookup_prefetch_asked(struct kr_mount *mount, const struct kr_cred *cred
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct walk *walk;
 
-	if (!prefetch || !kr_session_facts(mount->session)->lookups ||
-		prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
+	if (!kr_session_facts(mount->session)->lookups || prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
 		return;
 	if (!kr_walk_detector_asked(&prefetch->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
 		return;

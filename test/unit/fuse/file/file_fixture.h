@@ -15,6 +15,7 @@
 
 #include "fuse/file/file.h"
 #include "fuse/names/inode_table.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/notify.h"
 #include "fuse/file/flush_hooks.h"
 #include "fuse/file/handle.h"
@@ -241,6 +242,7 @@ static inline int setup(void **state)
 	kr_list_init(&fake.tasks);
 	uv_loop_init(&loop);
 	mount.loop = &loop;
+	mount.counters = kr_counters_new();
 	atomic_store(&mount.fence_at_ns, UINT64_MAX);
 	assert_int_equal(kr_files_new(&mount, &flush_hooks, &mount.files), 0);
 	assert_int_equal(kr_files_start(mount.files), 0);
@@ -254,6 +256,7 @@ static inline int teardown(void **state)
 	turn();
 	uv_run(&loop, UV_RUN_DEFAULT); /* until the last handle has closed */
 	kr_files_free(mount.files);
+	kr_counters_free(mount.counters);
 	assert_int_equal(uv_loop_close(&loop), 0);
 	return 0;
 }

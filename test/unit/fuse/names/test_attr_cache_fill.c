@@ -13,6 +13,7 @@
 
 #include "common/rpc/lookups.h"
 #include "common/rpc/msg.h"
+#include "fuse/names/kernel_attrs.h"
 
 static struct kr_mount mount;
 static const struct kr_cred user = {.uid = 1000, .gid = 1000}, other = {.uid = 1001, .gid = 1001};
@@ -27,6 +28,7 @@ static int set_up(void **state)
 	(void)state;
 	memset(&mount, 0, sizeof(mount));
 	mount.attr_cache = kr_attr_cache_new();
+	mount.kernel_attrs = kr_kernel_attrs_new();
 	atomic_store(&mount.fence_at_ns, UINT64_MAX);
 	return 0;
 }
@@ -34,6 +36,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
 	(void)state;
+	kr_kernel_attrs_free(mount.kernel_attrs);
 	kr_attr_cache_free(mount.attr_cache);
 	return 0;
 }

@@ -60,11 +60,6 @@ void kr_locks_release_handle(struct kr_file *file, const struct kr_handle *handl
 {
 	(void)file, (void)handle;
 }
-void kr_attr_cache_opened(struct kr_mount *m, const struct kr_fid *opened, const struct kr_attr *now)
-{
-	(void)m, (void)opened, (void)now;
-}
-
 /* --- the session and the cache ----------------------------------------------------------------- */
 
 static struct kr_session_facts facts;
@@ -93,11 +88,18 @@ static int setup_two(void **state)
 	if (setup(state))
 		return -1;
 	mount.options = &options;
+	mount.attr_cache = kr_attr_cache_new();
 	kr_list_init(&mount.ops.all);
 	/* Never looked into here. */
 	mount.notifier = (struct kr_notifier *)(void *)&options;
 	mount.shrink_notifier = (struct kr_notifier *)(void *)&kernel;
 	return 0;
+}
+
+static int teardown_two(void **state)
+{
+	kr_attr_cache_free(mount.attr_cache);
+	return teardown(state);
 }
 
 /* With READ, and pages that have come under it. */
@@ -242,13 +244,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
-			who_opens_for_storing_waits_until_older_pages_have_gone, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(pages_that_many_reads_wait_for_are_left_out, setup_two, teardown),
-		cmocka_unit_test_setup_teardown(cuts_do_not_take_the_threads_of_recalls, setup_two, teardown),
+			who_opens_for_storing_waits_until_older_pages_have_gone, setup_two, teardown_two),
+		cmocka_unit_test_setup_teardown(pages_that_many_reads_wait_for_are_left_out, setup_two, teardown_two),
+		cmocka_unit_test_setup_teardown(cuts_do_not_take_the_threads_of_recalls, setup_two, teardown_two),
 		cmocka_unit_test_setup_teardown(
-			a_cut_that_ends_after_the_protocol_is_not_answered, setup_two, teardown),
+			a_cut_that_ends_after_the_protocol_is_not_answered, setup_two, teardown_two),
 		cmocka_unit_test_setup_teardown(
-			an_open_says_that_the_bytes_of_the_known_version_are_cached, setup_two, teardown),
+			an_open_says_that_the_bytes_of_the_known_version_are_cached, setup_two, teardown_two),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,7 @@
 
 #include "common/base/log.h"
 #include "common/base/util.h"
+#include "fuse/base/counters.h"
 #include "fuse/base/options.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/readcache/stage.h"
@@ -292,7 +293,7 @@ static inline void start_daemon(void)
 		.max = KR_JOURNAL_MIN};
 	struct kr_recovery recovery;
 
-	F.mount = (struct kr_mount){.options = &F.options, .flusher = &F.flusher};
+	F.mount = (struct kr_mount){.options = &F.options, .counters = kr_counters_new(), .flusher = &F.flusher};
 	F.options.flush_age = F.options.flush_backlog = 1 << 30;
 	memset(&F.flusher, 0, sizeof(F.flusher));
 	F.flusher.mount = &F.mount;
@@ -330,6 +331,7 @@ static inline void end_daemon(void)
 	uv_close((uv_handle_t *)&F.flusher.tick, NULL);
 	uv_run(&F.loop, UV_RUN_DEFAULT);
 	uv_loop_close(&F.loop);
+	kr_counters_free(F.mount.counters);
 }
 
 static inline void add_claim(void *context, const struct kr_reclaim_item *item)
