@@ -70,14 +70,10 @@ int kr_tool_doctor(int argc, char **argv)
 		else
 			code = kr_tool_proof_take(&proof, option, usage);
 	}
+	if (code < 0)
+		code = kr_tool_proof_end(&proof, argc - optind, usage);
 	if (code >= 0)
 		return code;
-	if (argc - optind > 1 || (proof.key && proof.munge)) {
-		fprintf(stderr, "kairan: %s\n",
-			argc - optind > 1 ? "too many arguments" :
-					    "--key and --munge are two ways to the same: choose one");
-		return kr_tool_usage(usage, false);
-	}
 	if (json)
 		findings.list = json_array();
 	examine(&findings, argv[optind], &proof);

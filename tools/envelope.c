@@ -356,10 +356,9 @@ static int compare(const char *first, const char *second)
 
 static bool parse_number(const char *option, const char *text, unsigned max, unsigned *ret_number)
 {
-	char *end;
-	unsigned long number = strtoul(text, &end, 10);
+	uint64_t number;
 
-	if (end == text || *end || number < 1 || number > max) {
+	if (!kr_parse_number(text, 1, max, &number)) {
 		fprintf(stderr, "kairan: %s: \"%s\" is not a number from 1 to %u\n", option, text, max);
 		return false;
 	}

@@ -31,14 +31,6 @@ struct request {
 	bool summary;
 };
 
-static int parse_call(const char *text, uint64_t *ret_call)
-{
-	char *end;
-	errno = 0;
-	*ret_call = strtoull(text, &end, 10);
-	return *text >= '0' && *text <= '9' && *end == '\0' && errno == 0 && *ret_call != UINT64_MAX ? 0 : -EINVAL;
-}
-
 /* 0, or an exit code plus 1. */
 static int parse(int argc, char **argv, struct request *request)
 {
@@ -57,7 +49,7 @@ static int parse(int argc, char **argv, struct request *request)
 			request->file = optarg;
 			break;
 		case 'c':
-			if (parse_call(optarg, &request->call) < 0) {
+			if (!kr_parse_number(optarg, 0, UINT64_MAX - 1, &request->call)) {
 				fprintf(stderr, "kairan gantt: --call %s: not a number\n", optarg);
 				return KR_EXIT_USAGE + 1;
 			}

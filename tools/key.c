@@ -33,23 +33,6 @@ struct request {
 	bool show;
 };
 
-static bool all_digits(const char *text)
-{
-	return *text && text[strspn(text, "0123456789")] == '\0';
-}
-
-static bool parse_count(const char *text, uint64_t max, uint64_t *ret_count)
-{
-	unsigned long long count;
-
-	if (!all_digits(text))
-		return false;
-	errno = 0;
-	count = strtoull(text, NULL, 10);
-	*ret_count = count;
-	return errno == 0 && count <= max;
-}
-
 /* The server's numbers count: a name is looked up on this machine, a number is taken as it is. */
 static int find_owner(const char *user, struct kr_key_owner *ret_owner)
 {
@@ -59,7 +42,7 @@ static int find_owner(const char *user, struct kr_key_owner *ret_owner)
 	*ret_owner = (struct kr_key_owner){.kind = user ? KR_KEY_USER : KR_KEY_NODE};
 	if (!user)
 		return 0;
-	if (parse_count(user, UINT32_MAX - 1, &uid)) {
+	if (kr_parse_number(user, 0, UINT32_MAX - 1, &uid)) {
 		ret_owner->uid = (uint32_t)uid;
 		return 0;
 	}
@@ -81,7 +64,7 @@ static int find_expiry(const char *text, int64_t now, int64_t *ret_expires)
 	*ret_expires = 0;
 	if (!text || kr_key_time_parse(text, ret_expires))
 		return 0;
-	if (!parse_count(text, 365 * 1000, &days) || days == 0)
+	if (!kr_parse_number(text, 1, 365 * 1000, &days))
 		return kr_fail(-EINVAL,
 			"--expires %s: not a number of days, nor a time (as 2027-01-31T00:00:00Z, in UTC)", text);
 	*ret_expires = now + (int64_t)days * DAY_S;
@@ -148,17 +131,15 @@ static int parse_arguments(int argc, char **argv, struct request *request)
 
 	optind = 1;
 	while ((option = kr_tool_option(argc, argv, "h", options)) != -1) {
-		if (option == 'h')
-			return fputs(usage, stdout) < 0;
-		if (option == '?')
-			return fputs(usage, stderr), 64;
+		if (option == 'h' || option == '?')
+			return kr_tool_usage(usage, option == 'h');
 		if (option == 's')
 			request->show = true;
 		else
 			*(option == 'u' ? &request->user : &request->expires) = optarg;
 	}
 	if (optind + 1 != argc || (request->show && (request->user || request->expires)))
-		return fputs(usage, stderr), 64;
+		return kr_tool_usage(usage, false);
 	request->path = argv[optind];
 	return -1;
 }

@@ -42,13 +42,13 @@ static bool complain(const char *option, const char *text, const char *what)
 	return false;
 }
 
-static bool parse_number(const char *text, json_int_t max, json_int_t *ret_number)
+static bool parse_number(const char *text, uint64_t min, uint64_t max, json_int_t *ret_number)
 {
-	char *end;
+	uint64_t number = 0;
+	bool good = kr_parse_number(text, min, max, &number);
 
-	errno = 0;
-	*ret_number = strtoll(text, &end, 10);
-	return end != text && !*end && !errno && *ret_number >= 0 && *ret_number <= max;
+	*ret_number = (json_int_t)number;
+	return good;
 }
 
 static bool parse_user(const char *text, json_int_t *ret_uid)
@@ -57,7 +57,7 @@ static bool parse_user(const char *text, json_int_t *ret_uid)
 
 	if (user)
 		*ret_uid = user->pw_uid;
-	return user || parse_number(text, UINT32_MAX - 1, ret_uid) ||
+	return user || parse_number(text, 0, UINT32_MAX - 1, ret_uid) ||
 		complain("--user", text, "a user of this machine");
 }
 
@@ -76,7 +76,7 @@ static bool parse_option(int option, struct log_options *log)
 {
 	switch (option) {
 	case 'p':
-		return (parse_number(optarg, INT32_MAX, &log->pid) && log->pid) ||
+		return parse_number(optarg, 1, INT32_MAX, &log->pid) ||
 			complain("--pid", optarg, "the number of a process");
 	case 'u':
 		return parse_user(optarg, &log->uid);

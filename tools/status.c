@@ -435,14 +435,10 @@ int kr_tool_status(int argc, char **argv)
 		else
 			code = kr_tool_proof_take(&show.proof, option, usage);
 	}
+	if (code < 0)
+		code = kr_tool_proof_end(&show.proof, argc - optind, usage);
 	if (code >= 0)
 		return code;
-	if (argc - optind > 1 || (show.proof.key && show.proof.munge)) {
-		fprintf(stderr, "kairan: %s\n",
-			argc - optind > 1 ? "too many arguments" :
-					    "--key and --munge are two ways to the same: choose one");
-		return kr_tool_usage(usage, false);
-	}
 	if (optind < argc)
 		show_one(&show, argv[optind]);
 	else

@@ -32,7 +32,8 @@ struct top {
 	const char *path;   /* of the one mount; NULL: all */
 	struct kr_tool_proof proof;
 	bool batch;
-	unsigned long delay_ms, count; /* 0: no end */
+	unsigned long delay_ms;
+	uint64_t count; /* 0: no end */
 
 	json_t *now, *before; /* of a server its status, of mounts an array */
 	uint64_t now_ns, before_ns;
@@ -254,13 +255,9 @@ static bool parse_delay(const char *text, unsigned long *ret_ms)
 	return true;
 }
 
-static bool parse_count(const char *text, unsigned long *ret_count)
+static bool parse_count(const char *text, uint64_t *ret_count)
 {
-	char *end;
-
-	errno = 0;
-	*ret_count = strtoul(text, &end, 10);
-	if (text[0] >= '0' && text[0] <= '9' && !*end && !errno && *ret_count)
+	if (kr_parse_number(text, 1, UINT64_MAX, ret_count))
 		return true;
 	fprintf(stderr, "kairan: -n: \"%s\" is not a number above 0\n", text);
 	return false;
@@ -282,14 +279,10 @@ static int parse(struct top *top, int argc, char **argv)
 		else
 			code = kr_tool_proof_take(&top->proof, option, usage);
 	}
+	if (code < 0)
+		code = kr_tool_proof_end(&top->proof, argc - optind, usage);
 	if (code >= 0)
 		return code;
-	if (argc - optind > 1 || (top->proof.key && top->proof.munge)) {
-		fprintf(stderr, "kairan: %s\n",
-			argc - optind > 1 ? "too many arguments" :
-					    "--key and --munge are two ways to the same: choose one");
-		return kr_tool_usage(usage, false);
-	}
 	if (optind < argc && kr_looks_like_path(argv[optind]))
 		top->path = argv[optind];
 	else if (optind < argc)

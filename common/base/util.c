@@ -217,6 +217,20 @@ static void *or_abort(void *pointer, size_t size)
 	return pointer;
 }
 
+bool kr_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret_number)
+{
+	unsigned long long number;
+
+	if (!*text || text[strspn(text, "0123456789")])
+		return false;
+	errno = 0;
+	number = strtoull(text, NULL, 10);
+	if (errno || number < min || number > max)
+		return false;
+	*ret_number = number;
+	return true;
+}
+
 void *kr_xmalloc(size_t size)
 {
 	return or_abort(malloc(size), size);

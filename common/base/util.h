@@ -57,6 +57,9 @@ int kr_open_standard_fds(void);
 /* close(2) whose error counts: 0 or -errno. */
 int kr_close(int fd);
 
+/* Whether TEXT is a whole number from MIN to MAX, digits alone; else *RET_NUMBER stays. */
+bool kr_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret_number);
+
 /* As malloc and its family, but out of memory aborts the process.  Only for small, bounded objects of our own; never
  * for sizes from outside. */
 void *kr_xmalloc(size_t size);

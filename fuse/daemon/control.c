@@ -92,14 +92,13 @@ static int discard(struct kr_mount *mount, const char *argument)
 
 static int limit_drain(struct kr_mount *mount, const char *argument)
 {
-	char *end;
-	unsigned long ms = strtoul(argument, &end, 10);
+	uint64_t ms;
 
 	if (!*argument) { /* the unmount did not happen after all: drain_timeout holds again */
 		atomic_store(&mount->drain_deadline_ns, 0);
 		return 0;
 	}
-	if (end == argument || *end)
+	if (!kr_parse_number(argument, 0, UINT32_MAX, &ms))
 		return -EINVAL;
 	atomic_store(&mount->drain_deadline_ns, kr_clock_ns() + ms * KR_NS_PER_MS);
 	return 0;

@@ -15,8 +15,7 @@
 
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage)
 {
-	unsigned long number;
-	char *end;
+	uint64_t number;
 
 	if (option == 'k') {
 		proof->key = optarg;
@@ -25,8 +24,7 @@ int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usag
 	} else if (option == 's') {
 		proof->munge_socket = optarg;
 	} else if (option == 'u') {
-		number = strtoul(optarg, &end, 10);
-		if (end == optarg || *end || number >= UINT32_MAX) {
+		if (!kr_parse_number(optarg, 0, UINT32_MAX - 1, &number)) {
 			fprintf(stderr, "kairan: --munge-uid wants a number, not '%s'\n", optarg);
 			return KR_EXIT_USAGE;
 		}
@@ -35,6 +33,15 @@ int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usag
 		return kr_tool_usage(usage, option == 'h');
 	}
 	return -1;
+}
+
+int kr_tool_proof_end(const struct kr_tool_proof *proof, int count, const char *usage)
+{
+	if (count <= 1 && !(proof->key && proof->munge))
+		return -1;
+	fprintf(stderr, "kairan: %s\n",
+		count > 1 ? "too many arguments" : "--key and --munge are two ways to the same: choose one");
+	return kr_tool_usage(usage, false);
 }
 
 static int64_t now_s(void)

@@ -26,6 +26,8 @@ struct kr_tool_proof {
 /* Takes an OPTION of getopt_long that the command itself does not know: one of these, --help or a mistake.  -1: the
  * command goes on; else its exit code, after a message (by USAGE). */
 int kr_tool_proof_take(struct kr_tool_proof *proof, int option, const char *usage);
+/* After all options of a command with at most one argument: as above, for COUNT arguments and both ways of proof. */
+int kr_tool_proof_end(const struct kr_tool_proof *proof, int count, const char *usage);
 
 struct kr_tool_login {
 	struct kr_tool_proof proof; /* texts are borrowed, from the caller or from options */
