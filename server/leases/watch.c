@@ -9,7 +9,6 @@
 #include "common/base/fail.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "server/export/events.h"
 #include "server/export/export.h"
 #include "server/leases/file_table.h"
 #include "server/base/pool_share.h"
@@ -20,10 +19,9 @@ enum { REST_MS = 20, TICK_MS = 50, BATCH = KR_WATCH_RATE * TICK_MS / 1000, TOUCH
 
 struct kr_watch {
 	struct kr_server *server;
-	int events_fd; /* -1: stats only */
+	struct kr_listener listener; /* closed: stats only */
 	bool stopped;
-	uv_poll_t poll;
-	uv_timer_t timer, rest;
+	uv_timer_t timer;
 	struct kr_list files; /* kr_sfile.watched: a node may hold READ; the one whose stat is oldest first */
 	size_t file_count;
 	bool looking; /* a batch is in the pool */
@@ -55,7 +53,7 @@ void kr_watch_look(struct kr_sfile *file, const struct kr_attr *attr, uint64_t c
 		return;
 	put_last(watch, file);
 	kr_carried_apply(&file->carried, changes, &of_bytes);
-	if (!kr_last_stat_changed(&file->seen, &of_bytes, changes, watch->events_fd >= 0, kr_clock_real_ns()))
+	if (!kr_last_stat_changed(&file->seen, &of_bytes, changes, watch->listener.fd >= 0, kr_clock_real_ns()))
 		return;
 	watch->changes++;
 	kr_leases_changed_behind(file);
@@ -92,7 +90,7 @@ static bool was_alone(const struct kr_sfile *file, const struct kr_own_change *c
 	const struct kr_server *server = file->server;
 	const struct kr_watch *watch = server->watch;
 
-	return watch && watch->events_fd >= 0 && shows_events_since(file, change) && !file->changing &&
+	return watch && watch->listener.fd >= 0 && shows_events_since(file, change) && !file->changing &&
 		!file->touching && file->changed_epoch <= change->epoch && file->told_epoch <= change->epoch &&
 		server->files->forgotten_epoch <= change->epoch;
 }
@@ -122,7 +120,7 @@ void kr_watch_own_of(struct kr_server *server, const struct kr_fid *fid, const s
 
 bool kr_watch_awaits(const struct kr_sfile *file)
 {
-	return file->server->watch && file->server->watch->events_fd >= 0 &&
+	return file->server->watch && file->server->watch->listener.fd >= 0 &&
 		kr_last_stat_recent(&file->seen, kr_clock_real_ns());
 }
 
@@ -179,7 +177,7 @@ static void batch_done(struct kr_job *job)
 
 static uint64_t period_ns(const struct kr_watch *watch)
 {
-	return (watch->events_fd >= 0 ? KR_WATCH_PERIOD_EVENTS_MS : KR_WATCH_PERIOD_MS) * KR_NS_PER_MS;
+	return (watch->listener.fd >= 0 ? KR_WATCH_PERIOD_EVENTS_MS : KR_WATCH_PERIOD_MS) * KR_NS_PER_MS;
 }
 
 /* The next file for a stat; NULL when none is due. */
@@ -334,79 +332,90 @@ static void on_lost(void *context)
 	kr_table_for_each(&watch->server->files->by_fid, suspect, NULL);
 }
 
-static void close_events(struct kr_watch *watch)
+static void ended(void *context, const char *why)
 {
-	if (watch->events_fd < 0)
-		return;
-	uv_close((uv_handle_t *)&watch->poll, NULL);
-	close(watch->events_fd);
-	watch->events_fd = -1;
+	struct kr_watch *watch = context;
+
+	kr_log_error("no more word of changes in the export: %s; looking at files instead", why);
+	kr_export_doubt_ctime(watch->server->export, KR_LAST_STAT_SETTLE_NS);
+	on_lost(watch);
 }
+
+/* --- listening -------------------------------------------------------------------------------- */
 
 static void on_events(uv_poll_t *poll, int status, int events);
 
 static void rested(uv_timer_t *rest)
 {
-	struct kr_watch *watch = rest->data;
+	struct kr_listener *listener = rest->data;
 
-	if (watch->events_fd >= 0)
-		uv_poll_start(&watch->poll, UV_READABLE, on_events);
+	uv_poll_start(&listener->poll, UV_READABLE, on_events);
 }
 
 /* Events of one file by one process merge while they wait, so the server reads them a little later. */
 static void on_events(uv_poll_t *poll, int status, int events)
 {
-	struct kr_watch *watch = poll->data;
-	const struct kr_events_sink sink = {on_changed, on_lost, watch};
+	struct kr_listener *listener = poll->data;
 
 	(void)events;
-	if (status == 0 && kr_events_read(watch->events_fd, watch->server->export, &sink) == 0) {
+	if (status == 0 && kr_events_read(listener->fd, listener->export, &listener->sink) == 0) {
 		uv_poll_stop(poll);
-		uv_timer_start(&watch->rest, rested, REST_MS, 0);
+		uv_timer_start(&listener->rest, rested, listener->rest_ms, 0);
 		return;
 	}
-	kr_log_error("no more word of changes in the export: %s; looking at files instead",
-		status ? uv_strerror(status) : kr_fail_reason());
-	close_events(watch);
-	kr_export_doubt_ctime(watch->server->export, KR_LAST_STAT_SETTLE_NS);
-	on_lost(watch);
+	kr_listener_close(listener);
+	listener->ended(listener->sink.context, status ? uv_strerror(status) : kr_fail_reason());
+}
+
+int kr_listener_open(struct kr_listener *listener, uv_loop_t *loop, enum kr_events_kind kind)
+{
+	int fd = kr_events_open(listener->export, kind);
+
+	listener->fd = -1;
+	if (fd < 0)
+		return fd;
+	if (uv_poll_init(loop, &listener->poll, fd) < 0) {
+		close(fd);
+		return kr_fail(-ENOMEM, "the events cannot be waited for");
+	}
+	listener->fd = fd;
+	uv_timer_init(loop, &listener->rest);
+	listener->poll.data = listener->rest.data = listener;
+	uv_poll_start(&listener->poll, UV_READABLE, on_events);
+	return 0;
+}
+
+void kr_listener_close(struct kr_listener *listener)
+{
+	if (listener->fd < 0)
+		return;
+	uv_close((uv_handle_t *)&listener->poll, NULL);
+	uv_close((uv_handle_t *)&listener->rest, NULL);
+	close(listener->fd);
+	listener->fd = -1;
 }
 
 /* --- life ------------------------------------------------------------------------------------- */
-
-static void open_events(struct kr_watch *watch)
-{
-	int fd = kr_events_open(watch->server->export, KR_EVENTS_DATA);
-
-	if (fd < 0) {
-		kr_log_info("changes that others make in the export are noticed within %u s, by looking: %s",
-			KR_WATCH_PERIOD_MS / 1000, kr_fail_reason());
-		return;
-	}
-	if (uv_poll_init(watch->server->loop, &watch->poll, fd) < 0) {
-		close(fd);
-		return;
-	}
-	watch->events_fd = fd;
-	watch->poll.data = watch;
-	uv_poll_start(&watch->poll, UV_READABLE, on_events);
-}
 
 void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
 {
 	struct kr_watch *watch = kr_xcalloc(1, sizeof(*watch));
 
 	watch->server = server;
-	watch->events_fd = -1;
+	watch->listener = (struct kr_listener){.export = server->export,
+		.fd = -1,
+		.rest_ms = REST_MS,
+		.sink = {on_changed, on_lost, watch},
+		.ended = ended};
 	kr_list_init(&watch->files);
 	kr_pool_share_init(&watch->touches, server, TOUCHES);
 	uv_timer_init(server->loop, &watch->timer);
-	uv_timer_init(server->loop, &watch->rest);
-	watch->timer.data = watch->rest.data = watch;
+	watch->timer.data = watch;
 	server->watch = watch;
-	if (mode == KR_WATCH_AUTO)
-		open_events(watch);
-	if (watch->events_fd < 0)
+	if (mode == KR_WATCH_AUTO && kr_listener_open(&watch->listener, server->loop, KR_EVENTS_DATA) < 0)
+		kr_log_info("changes that others make in the export are noticed within %u s, by looking: %s",
+			KR_WATCH_PERIOD_MS / 1000, kr_fail_reason());
+	if (watch->listener.fd < 0)
 		kr_export_doubt_ctime(server->export, KR_LAST_STAT_SETTLE_NS);
 }
 
@@ -420,9 +429,8 @@ void kr_watch_stop(struct kr_server *server)
 	while (kr_list_pop(&watch->files))
 		;
 	watch->file_count = 0;
-	close_events(watch);
+	kr_listener_close(&watch->listener);
 	uv_close((uv_handle_t *)&watch->timer, NULL);
-	uv_close((uv_handle_t *)&watch->rest, NULL);
 }
 
 void kr_watch_free(struct kr_server *server)
@@ -435,8 +443,9 @@ json_t *kr_watch_status(const struct kr_server *server)
 {
 	const struct kr_watch *watch = server->watch;
 
-	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "mechanism", watch->events_fd >= 0 ? "events" : "looking",
-		"period_ms", (json_int_t)(period_ns(watch) / KR_NS_PER_MS), "files", (json_int_t)watch->file_count,
-		"changes", (json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows",
-		(json_int_t)watch->lost, "looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
+	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "mechanism",
+		watch->listener.fd >= 0 ? "events" : "looking", "period_ms",
+		(json_int_t)(period_ns(watch) / KR_NS_PER_MS), "files", (json_int_t)watch->file_count, "changes",
+		(json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows", (json_int_t)watch->lost,
+		"looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
 }

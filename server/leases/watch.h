@@ -33,8 +33,10 @@
 #define KR_SERVER_WATCH_H
 
 #include <jansson.h>
+#include <uv.h>
 
 #include "common/base/types.h"
+#include "server/export/events.h"
 
 struct kr_export;
 struct kr_fid;
@@ -48,6 +50,21 @@ enum {
 	KR_WATCH_RATE = 4000,             /* stats per second, at most */
 };
 enum kr_watch_mode { KR_WATCH_AUTO, KR_WATCH_SWEEP };
+
+/* One queue of the kernel's events; SINK, ENDED, EXPORT and REST_MS are the owner's to fill. */
+struct kr_listener {
+	struct kr_export *export;
+	struct kr_events_sink sink;
+	void (*ended)(void *context, const char *why); /* the queue broke and is closed; with the sink's context */
+	unsigned rest_ms;                              /* between two readings */
+	int fd;                                        /* -1: closed */
+	uv_poll_t poll;
+	uv_timer_t rest;
+};
+/* Tries the kernel and begins to listen.  -errno with a reason: it tells nothing of KIND. */
+int kr_listener_open(struct kr_listener *listener, uv_loop_t *loop, enum kr_events_kind kind);
+/* May be closed already. */
+void kr_listener_close(struct kr_listener *listener);
 
 /* Begins to watch.  Where the kernel offers no events, it uses stats alone and logs that.  Never fails. */
 void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode);

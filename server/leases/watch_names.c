@@ -7,11 +7,9 @@
 #include "server/leases/watch.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "server/export/events.h"
 #include "server/leases/invalidation.h"
 #include "server/base/server.h"
 
@@ -19,9 +17,7 @@ enum { REST_MS = 2 };
 
 struct kr_watch_names {
 	struct kr_server *server;
-	int fd; /* -1: closed */
-	uv_poll_t poll;
-	uv_timer_t rest;
+	struct kr_listener listener;
 };
 
 static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
@@ -41,40 +37,11 @@ static void on_lost(void *context)
 	kr_invalidation_all_changed(names->server);
 }
 
-static void close_events(struct kr_watch_names *names)
+static void ended(void *context, const char *why)
 {
-	if (names->fd < 0)
-		return;
-	uv_close((uv_handle_t *)&names->poll, NULL);
-	uv_close((uv_handle_t *)&names->rest, NULL);
-	close(names->fd);
-	names->fd = -1;
-}
+	struct kr_watch_names *names = context;
 
-static void on_events(uv_poll_t *poll, int status, int events);
-
-static void rested(uv_timer_t *rest)
-{
-	struct kr_watch_names *names = rest->data;
-
-	uv_poll_start(&names->poll, UV_READABLE, on_events);
-}
-
-/* Events that wait merge: a moment later there are fewer. */
-static void on_events(uv_poll_t *poll, int status, int events)
-{
-	struct kr_watch_names *names = poll->data;
-	const struct kr_events_sink sink = {on_changed, on_lost, names};
-
-	(void)events;
-	if (status == 0 && kr_events_read(names->fd, names->server->export, &sink) == 0) {
-		uv_poll_stop(poll);
-		uv_timer_start(&names->rest, rested, REST_MS, 0);
-		return;
-	}
-	kr_log_error("no more word of new names in the export: %s; nodes ask each time",
-		status ? uv_strerror(status) : kr_fail_reason());
-	close_events(names);
+	kr_log_error("no more word of new names in the export: %s; nodes ask each time", why);
 	kr_invalidation_allow(names->server, false);
 	kr_invalidation_all_changed(names->server);
 }
@@ -85,26 +52,19 @@ void kr_watch_names_start(struct kr_server *server)
 
 	server->watch_names = names;
 	names->server = server;
-	names->fd = kr_events_open(server->export, KR_EVENTS_NAMES);
-	if (names->fd >= 0 && uv_poll_init(server->loop, &names->poll, names->fd) < 0) {
-		close(names->fd);
-		names->fd = -1;
-	}
-	if (names->fd < 0) {
+	names->listener = (struct kr_listener){
+		.export = server->export, .rest_ms = REST_MS, .sink = {on_changed, on_lost, names}, .ended = ended};
+	if (kr_listener_open(&names->listener, server->loop, KR_EVENTS_NAMES) < 0)
 		kr_log_info("names and attributes are asked of the server each time: %s", kr_fail_reason());
-		return;
-	}
-	uv_timer_init(server->loop, &names->rest);
-	names->poll.data = names->rest.data = names;
-	uv_poll_start(&names->poll, UV_READABLE, on_events);
-	kr_invalidation_allow(server, true);
+	else
+		kr_invalidation_allow(server, true);
 }
 
 void kr_watch_names_stop(struct kr_server *server)
 {
 	if (!server->watch_names)
 		return;
-	close_events(server->watch_names);
+	kr_listener_close(&server->watch_names->listener);
 	kr_invalidation_allow(server, false);
 }
 
