@@ -74,13 +74,6 @@ static char *below_mount(const struct kr_mounted *mounted, const char *name)
 	return path;
 }
 
-static bool lies_below(const char *name, const char *below)
-{
-	size_t length = strlen(below);
-
-	return !length || (strncmp(name, below, length) == 0 && (name[length] == '\0' || name[length] == '/'));
-}
-
 /* Takes the name by which the daemon came to know the file: if that is another file's now, the sync leaves it alone. */
 static void add_own(struct job *job, const struct kr_mounted *mounted, const json_t *status, const char *below)
 {
@@ -91,7 +84,7 @@ static void add_own(struct job *job, const struct kr_mounted *mounted, const jso
 	{
 		const char *name = kr_text_of(file, "path");
 
-		if (*name && lies_below(name, below))
+		if (*name && kr_path_below(name, below))
 			add(job,
 				(struct item){.path = below_mount(mounted, name),
 					.ino = (uint64_t)kr_number(file, NULL, "ino"),

@@ -153,6 +153,19 @@ int kr_open_standard_fds(void)
 	return 0;
 }
 
+DIR *kr_opendir_at(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW), err;
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!stream && fd >= 0) {
+		err = errno;
+		close(fd);
+		errno = err;
+	}
+	return stream;
+}
+
 int kr_close(int fd)
 {
 	/* Linux frees the descriptor even when it reports EINTR: closing again could hit another thread's file. */
@@ -229,6 +242,17 @@ bool kr_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret
 		return false;
 	*ret_number = number;
 	return true;
+}
+
+const char *kr_path_below(const char *path, const char *top)
+{
+	size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);
+
+	if (!length)
+		return path + (*path == '/');
+	if (strncmp(path, top, length) != 0 || (path[length] && path[length] != '/'))
+		return NULL;
+	return path + length + (path[length] == '/');
 }
 
 void *kr_xmalloc(size_t size)

@@ -3,6 +3,7 @@
 #ifndef KR_COMMON_UTIL_H
 #define KR_COMMON_UTIL_H
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,11 +55,18 @@ int kr_sync_directory_of(int dirfd, const char *name);
 /* Opens /dev/null for each closed descriptor of 0 to 2, so that no file of ours gets such a number.  A main calls it
  * first.  0 or -errno. */
 int kr_open_standard_fds(void);
+/* A stream of the directory NAME in DIRFD ("." is DIRFD's own, from its first entry on); symbolic links are not
+ * followed.  NULL with errno. */
+DIR *kr_opendir_at(int dirfd, const char *name);
 /* close(2) whose error counts: 0 or -errno. */
 int kr_close(int fd);
 
 /* Whether TEXT is a whole number from MIN to MAX, digits alone; else *RET_NUMBER stays. */
 bool kr_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret_number);
+
+/* What PATH is below TOP, without a slash at its beginning: "" for TOP itself; NULL: it lies elsewhere.  All paths lie
+ * below "" and "/". */
+const char *kr_path_below(const char *path, const char *top);
 
 /* As malloc and its family, but out of memory aborts the process.  Only for small, bounded objects of our own; never
  * for sizes from outside. */

@@ -154,9 +154,8 @@ static int check_ours(const struct kr_local *local)
 static int check_place(const struct kr_mount_options *options, const struct kr_local *local)
 {
 	KR_AUTO_FREE char *path = realpath(local->path, NULL);
-	size_t length = strlen(options->mount_point);
 
-	if (path && strncmp(path, options->mount_point, length) == 0 && (path[length] == '/' || !path[length]))
+	if (path && kr_path_below(path, options->mount_point))
 		return kr_fail(-EINVAL,
 			"local directory %s lies at or below the mount point: name one on a local disk with -o local=DIR",
 			local->path);
@@ -318,10 +317,10 @@ static int make_journal(struct kr_local *local)
 static int check_only_ours(const struct kr_local *local)
 {
 	static const char *const ours[] = {".", "..", "lock", "log", "control", "kairan-view"};
-	int fd = openat(local->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err = 0;
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	DIR *stream = kr_opendir_at(local->fd, ".");
 	const struct dirent *entry;
 	bool locked = false, others = false;
+	int err = 0;
 
 	if (!stream)
 		return kr_fail_errno(-errno, "local directory %s", local->path);

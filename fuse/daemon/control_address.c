@@ -203,12 +203,9 @@ typedef void (*visit_fn)(unsigned dev_major, unsigned dev_minor, const char *soc
 
 static void visit_place(int place, visit_fn visit, void *context)
 {
-	int fd = openat(place, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	DIR *directory = kr_opendir_at(place, ".");
 	const struct dirent *entry;
 
-	if (!directory && fd >= 0)
-		close(fd);
 	while (directory && (entry = readdir(directory))) {
 		unsigned dev_major, dev_minor;
 		KR_AUTO_FREE char *text = NULL;

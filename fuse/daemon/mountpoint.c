@@ -97,18 +97,11 @@ struct search {
 	struct kr_mounted *result;
 };
 
-static bool lies_in(const char *path, const char *directory)
-{
-	size_t length = strlen(directory);
-
-	return strncmp(path, directory, length) == 0 && (path[length] == '\0' || path[length] == '/' || length == 1);
-}
-
 static void look_at(const struct kr_mounted *mounted, void *context)
 {
 	struct search *search = context;
 
-	if (search->exact ? strcmp(search->path, mounted->path) != 0 : !lies_in(search->path, mounted->path))
+	if (search->exact ? strcmp(search->path, mounted->path) != 0 : !kr_path_below(search->path, mounted->path))
 		return;
 	if (search->found && strlen(search->result->path) > strlen(mounted->path))
 		return;

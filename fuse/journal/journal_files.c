@@ -204,8 +204,7 @@ static bool parse_file_name(const char *name, uint32_t *ret_pair)
 /* The pairs of which at least one file exists, ascending. */
 static int list_pairs(int dir_fd, uint32_t **ret_pairs, size_t *ret_count)
 {
-	int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = fd >= 0 ? fdopendir(fd) : NULL;
+	DIR *directory = kr_opendir_at(dir_fd, ".");
 	uint32_t *pairs = NULL, pair;
 	size_t count = 0, kept = 0;
 	struct dirent *entry;

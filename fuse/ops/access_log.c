@@ -130,11 +130,10 @@ void kr_access_take(struct kr_access_reader *reader, struct kr_writer *ret_lines
 	reader->lost = 0;
 }
 
+/* PATH may be NULL. */
 static bool is_below(const char *path, const char *top)
 {
-	size_t length = strlen(top);
-
-	return path && strncmp(path, top, length) == 0 && (!path[length] || path[length] == '/');
+	return path && kr_path_below(path, top);
 }
 
 static bool wants(const struct kr_access_reader *reader, const struct kr_kernel_request *request)

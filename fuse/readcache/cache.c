@@ -433,20 +433,14 @@ static void found(struct kr_cache *cache, int dirfd, const char *name)
 
 static int scan_directory(struct kr_cache *cache, const char *name)
 {
-	int fd = openat(cache->dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	DIR *dir = kr_opendir_at(cache->dirfd, name);
 	struct dirent *entry;
-	DIR *dir;
 
-	if (fd < 0)
+	if (!dir)
 		return errno == ENOENT ? 0 : kr_fail_errno(-errno, "cache directory %s", name);
-	dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
-		return -ENOMEM;
-	}
 	while ((entry = readdir(dir))) {
 		if (entry->d_name[0] != '.')
-			found(cache, fd, entry->d_name);
+			found(cache, dirfd(dir), entry->d_name);
 	}
 	closedir(dir);
 	return 0;

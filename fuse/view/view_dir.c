@@ -23,20 +23,6 @@ static struct dir *dir_of(const struct fuse_file_info *fi)
 	return (struct dir *)(uintptr_t)fi->fh;
 }
 
-static int open_stream(int inode_fd, DIR **ret_stream)
-{
-	int fd = openat(inode_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), err;
-
-	if (fd < 0)
-		return errno == EMFILE ? -ENFILE : -errno;
-	*ret_stream = fdopendir(fd);
-	if (*ret_stream)
-		return 0;
-	err = -errno;
-	close(fd);
-	return err;
-}
-
 static void add_dir(struct kr_view *view, struct dir *dir)
 {
 	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
@@ -63,7 +49,8 @@ void kr_view_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	if (!inode)
 		return;
-	err = open_stream(inode->fd, &stream);
+	stream = kr_opendir_at(inode->fd, ".");
+	err = stream ? 0 : errno == EMFILE ? -ENFILE : -errno;
 	kr_view_inode_put(view->inodes, inode);
 	if (err < 0) {
 		fuse_reply_err(req, kr_view_error(-err));

@@ -184,16 +184,12 @@ static bool search_below(
 
 static bool search_directory(struct search *search, int dirfd, const struct kr_fid *directory, unsigned depth)
 {
-	int list = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = list < 0 ? NULL : fdopendir(list);
+	DIR *stream = kr_opendir_at(dirfd, ".");
 	const struct dirent *entry;
 	bool found = false;
 
-	if (!stream) {
-		if (list >= 0)
-			close(list);
+	if (!stream)
 		return false;
-	}
 	while (!found && search->entries && (entry = readdir(stream))) {
 		search->entries--;
 		if (entry->d_ino == search->ino)

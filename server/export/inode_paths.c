@@ -281,18 +281,13 @@ static void walk_directory(struct kr_inode_paths *paths, struct id id, struct kr
 	KR_AUTO_FD int path_fd = -1;
 	struct dirent *entry;
 	DIR *stream;
-	int fd;
 
 	/* A removed or forbidden directory is skipped. */
 	if (open_known(paths, id, &path_fd) < 0)
 		return;
-	fd = openat(path_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	stream = fd < 0 ? NULL : fdopendir(fd);
-	if (!stream) {
-		if (fd >= 0)
-			close(fd);
+	stream = kr_opendir_at(path_fd, ".");
+	if (!stream)
 		return;
-	}
 	while ((entry = readdir(stream)))
 		meet(paths, path_fd, id, entry->d_name, queue);
 	closedir(stream);

@@ -118,18 +118,12 @@ static int list_one(struct kr_orphans *orphans, const char *name)
 
 static int list_all(struct kr_orphans *orphans)
 {
+	DIR *stream = kr_opendir_at(orphans->fd, ".");
 	struct dirent *entry;
-	int fd, r = 0;
-	DIR *stream;
+	int r = 0;
 
-	fd = openat(orphans->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	stream = fd < 0 ? NULL : fdopendir(fd);
-	if (!stream) {
-		r = kr_fail_errno(-errno, "cannot list the orphans of the export");
-		if (fd >= 0)
-			close(fd);
-		return r;
-	}
+	if (!stream)
+		return kr_fail_errno(-errno, "cannot list the orphans of the export");
 	while (r == 0 && (entry = readdir(stream)))
 		r = list_one(orphans, entry->d_name);
 	closedir(stream);

@@ -92,16 +92,6 @@ static int step(struct walk *walk, const char *name)
 	return 0;
 }
 
-/* The part of PLAIN below the mount point; NULL: PLAIN lies elsewhere. */
-static const char *part_below(const struct kr_mounted *mounted, const char *plain)
-{
-	size_t length = strcmp(mounted->path, "/") == 0 ? 0 : strlen(mounted->path);
-
-	if (strncmp(plain, mounted->path, length) != 0 || (plain[length] && plain[length] != '/'))
-		return NULL;
-	return plain + length + (plain[length] == '/');
-}
-
 /* Whether the walk has reached a mount that holds the whole path.  A path that only leads through a mount goes on
  * behind it. */
 static bool arrived(struct walk *walk, struct kr_mounted *ret_mounted, char **ret_below)
@@ -113,7 +103,7 @@ static bool arrived(struct walk *walk, struct kr_mounted *ret_mounted, char **re
 		return false;
 	whole = joined(walk->done, walk->rest);
 	plain = kr_plain_path(whole);
-	below = part_below(ret_mounted, plain);
+	below = kr_path_below(plain, ret_mounted->path);
 	if (below && ret_below)
 		*ret_below = kr_xstrdup(below);
 	if (below)

@@ -53,13 +53,6 @@ static void put_search(struct search *search)
 	free(search);
 }
 
-static bool lies_below(const char *path, const char *prefix)
-{
-	size_t length = strlen(prefix);
-
-	return !length || (strncmp(path, prefix, length) == 0 && (path[length] == '\0' || path[length] == '/'));
-}
-
 /* Whether NAME, reached without symbolic links, is the file's only name. */
 static bool is_only_there(int mount_fd, const char *name, uint64_t ino)
 {
@@ -75,7 +68,7 @@ static bool is_only_there(int mount_fd, const char *name, uint64_t ino)
 static int resolve_path(const struct search *search, char **ret_below, uint64_t *ret_ino)
 {
 	KR_AUTO_FREE char *whole = NULL, *real = NULL;
-	size_t length = strlen(search->mount_point);
+	const char *below;
 	struct stat stat_buffer;
 
 	if (asprintf(&whole, "%s/%s", search->mount_point, search->below) < 0)
@@ -83,10 +76,11 @@ static int resolve_path(const struct search *search, char **ret_below, uint64_t 
 	real = realpath(whole, NULL);
 	if (!real || stat(real, &stat_buffer) < 0)
 		return -errno;
-	if (strncmp(real, search->mount_point, length) != 0 || (real[length] && real[length] != '/'))
+	below = kr_path_below(real, search->mount_point);
+	if (!below)
 		return -EXDEV;
 	*ret_ino = stat_buffer.st_ino;
-	*ret_below = kr_xstrdup(real + length + (real[length] == '/'));
+	*ret_below = kr_xstrdup(below);
 	return 0;
 }
 
@@ -101,7 +95,7 @@ static void search_files(struct search *search, const char *real, uint64_t ino)
 	{
 		const char *name = kr_text_of(file, "path");
 		uint64_t file_ino = (uint64_t)json_integer_value(json_object_get(file, "ino"));
-		bool below = *name && (lies_below(name, search->below) || (real && lies_below(name, real)));
+		bool below = *name && (kr_path_below(name, search->below) || (real && kr_path_below(name, real)));
 
 		known = known || below;
 		if (*name && !below && file_ino && file_ino != ino && is_only_there(mount_fd, name, file_ino))

@@ -260,8 +260,7 @@ int kr_bench_measure(const struct kr_bench_place *place, uint64_t size, double r
 
 void kr_bench_clear(int fd)
 {
-	int copy_fd = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *directory = copy_fd < 0 ? NULL : fdopendir(copy_fd);
+	DIR *directory = kr_opendir_at(fd, ".");
 	const struct dirent *entry;
 
 	while (directory && (entry = readdir(directory)))
@@ -269,6 +268,4 @@ void kr_bench_clear(int fd)
 			unlinkat(fd, entry->d_name, 0);
 	if (directory)
 		closedir(directory);
-	else if (copy_fd >= 0)
-		close(copy_fd);
 }

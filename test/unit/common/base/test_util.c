@@ -123,6 +123,33 @@ static void whole_transfers_stop_at_the_end_of_the_file(void **state)
 	assert_int_equal(kr_close(-1), -EBADF);
 }
 
+static void numbers_are_digits_alone(void **state)
+{
+	static const char *const wrong[] = {"", " 5", "5 ", "+5", "-5", "5k", "0x5", "1", "18446744073709551616"};
+	uint64_t number = 7;
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(wrong); i++)
+		assert_false(kr_parse_number(wrong[i], 2, UINT64_MAX, &number));
+	assert_false(kr_parse_number("11", 2, 10, &number));
+	assert_int_equal(number, 7);
+	assert_true(kr_parse_number("18446744073709551615", 0, UINT64_MAX, &number));
+	assert_true(number == UINT64_MAX);
+	assert_true(kr_parse_number("010", 2, 10, &number));
+	assert_int_equal(number, 10);
+}
+
+static void a_path_is_below_whole_names_only(void **state)
+{
+	(void)state;
+	assert_string_equal(kr_path_below("/a/b/c", "/a"), "b/c");
+	assert_string_equal(kr_path_below("/a", "/a"), "");
+	assert_null(kr_path_below("/ab", "/a"));
+	assert_null(kr_path_below("/", "/a"));
+	assert_string_equal(kr_path_below("/a", "/"), "a");
+	assert_string_equal(kr_path_below("a/b", ""), "a/b");
+}
+
 static void clocks_go_forward(void **state)
 {
 	uint64_t before = kr_clock_ns();
@@ -309,6 +336,8 @@ int main(void)
 		cmocka_unit_test(a_long_reason_is_cut),
 		cmocka_unit_test(a_written_file_reads_back),
 		cmocka_unit_test(whole_transfers_stop_at_the_end_of_the_file),
+		cmocka_unit_test(numbers_are_digits_alone),
+		cmocka_unit_test(a_path_is_below_whole_names_only),
 		cmocka_unit_test(clocks_go_forward),
 		cmocka_unit_test(scoped_locks_are_released),
 		cmocka_unit_test(lines_carry_program_and_level),

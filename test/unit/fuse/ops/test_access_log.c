@@ -170,7 +170,7 @@ static void filters_choose(void **state)
 	assert_int_equal(count_of("{\"uid\": 8}"), 1);
 	assert_int_equal(count_of("{\"uid\": 0}"), 0);
 	assert_int_equal(count_of("{\"path\": \"/a\"}"), 1);
-	assert_int_equal(count_of("{\"path\": \"/\"}"), 0); /* the tool leaves the root out */
+	assert_int_equal(count_of("{\"path\": \"/\"}"), 1);
 	assert_int_equal(count_of("{\"path\": \"/aa\"}"), 0);
 	assert_int_equal(count_of("{\"slower_us\": 60000000}"), 0);
 }
