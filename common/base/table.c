@@ -113,6 +113,19 @@ void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *co
 	}
 }
 
+void kr_table_free_all(struct kr_table *table, size_t offset)
+{
+	for (size_t i = 0; i < table->bucket_count; i++) {
+		struct kr_table_link *link = table->buckets[i], *next;
+
+		for (; link; link = next) {
+			next = link->next;
+			free((char *)link - offset);
+		}
+	}
+	kr_table_fini(table);
+}
+
 uint64_t kr_hash_bytes(const void *bytes, size_t length)
 {
 	return XXH3_64bits(bytes, length);

@@ -46,21 +46,11 @@ struct kr_lock_owners *kr_lock_owners_new(void)
 	return lockers;
 }
 
-static bool free_locker(struct kr_table_link *link, void *context)
-{
-	struct kr_lock_owners *lockers = context;
-
-	kr_table_remove(&lockers->table, link);
-	free(KR_CONTAINER_OF(link, struct locker, link));
-	return true;
-}
-
 void kr_lock_owners_free(struct kr_lock_owners *lockers)
 {
 	if (!lockers)
 		return;
-	kr_table_for_each(&lockers->table, free_locker, lockers);
-	kr_table_fini(&lockers->table);
+	kr_table_free_all(&lockers->table, offsetof(struct locker, link));
 	pthread_mutex_destroy(&lockers->lock);
 	free(lockers);
 }
@@ -86,8 +76,10 @@ void kr_lock_owners_count(struct kr_lock_owners *lockers, uint64_t owner, const 
 
 	assert(change > 0 || locker->count > 0);
 	locker->count = change > 0 ? locker->count + 1 : locker->count - 1;
-	if (locker->count == 0)
-		free_locker(&locker->link, lockers);
+	if (locker->count == 0) {
+		kr_table_remove(&lockers->table, &locker->link);
+		free(locker);
+	}
 	atomic_store(&lockers->count, lockers->table.count);
 }
 

@@ -142,19 +142,12 @@ int kr_fid_aliases_open(int dir, struct kr_fid_aliases **ret_aliases)
 	return err;
 }
 
-static bool drop_one(struct kr_table_link *link, void *context)
-{
-	drop(context, KR_CONTAINER_OF(link, struct alias, by_alias));
-	return true;
-}
-
 void kr_fid_aliases_free(struct kr_fid_aliases *aliases)
 {
 	if (!aliases)
 		return;
-	kr_table_for_each(&aliases->by_alias, drop_one, aliases);
-	kr_table_fini(&aliases->by_alias);
 	kr_table_fini(&aliases->by_real);
+	kr_table_free_all(&aliases->by_alias, offsetof(struct alias, by_alias));
 	if (aliases->fd >= 0)
 		close(aliases->fd);
 	pthread_rwlock_destroy(&aliases->lock);
@@ -226,20 +219,21 @@ struct pruning {
 	struct kr_fid_aliases *aliases;
 	bool (*is_gone)(void *context, const struct kr_fid *alias);
 	void *context;
-	struct kr_fid *gone; /* of the size of the table */
-	size_t count;
+	bool any; /* is gone */
 	struct kr_line_log lines;
 };
 
 static bool look_at_one(struct kr_table_link *link, void *context)
 {
-	const struct alias *entry = KR_CONTAINER_OF(link, struct alias, by_alias);
+	struct alias *entry = KR_CONTAINER_OF(link, struct alias, by_alias);
 	struct pruning *pruning = context;
 
-	if (pruning->is_gone(pruning->context, &entry->alias))
-		pruning->gone[pruning->count++] = entry->alias;
-	else
+	if (pruning->is_gone(pruning->context, &entry->alias)) {
+		drop(pruning->aliases, entry);
+		pruning->any = true;
+	} else {
 		add_line(&pruning->lines, &entry->alias, &entry->real);
+	}
 	return true;
 }
 
@@ -249,15 +243,9 @@ int kr_fid_aliases_prune(
 	struct pruning pruning = {.aliases = aliases, .is_gone = is_gone, .context = context};
 	int err = 0;
 
-	if (aliases->by_alias.count == 0)
-		return 0;
-	pruning.gone = kr_xcalloc(aliases->by_alias.count, sizeof(*pruning.gone));
 	kr_table_for_each(&aliases->by_alias, look_at_one, &pruning);
-	for (size_t i = 0; i < pruning.count; i++)
-		drop(aliases, find(aliases, &pruning.gone[i]));
-	if (pruning.count > 0)
+	if (pruning.any)
 		err = kr_line_log_write(&pruning.lines, aliases->dir, log_name);
 	free(pruning.lines.bytes);
-	free(pruning.gone);
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
 }

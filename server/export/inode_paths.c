@@ -77,21 +77,11 @@ struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity 
 	return paths;
 }
 
-static bool free_place(struct kr_table_link *link, void *context)
-{
-	struct kr_inode_paths *paths = context;
-
-	kr_table_remove(&paths->table, link);
-	free(KR_CONTAINER_OF(link, struct place, link));
-	return true;
-}
-
 void kr_inode_paths_free(struct kr_inode_paths *paths)
 {
 	if (!paths)
 		return;
-	kr_table_for_each(&paths->table, free_place, paths);
-	kr_table_fini(&paths->table);
+	kr_table_free_all(&paths->table, offsetof(struct place, link));
 	pthread_mutex_destroy(&paths->lock);
 	pthread_mutex_destroy(&paths->walking);
 	pthread_rwlock_destroy(&paths->moving);
@@ -119,7 +109,17 @@ static struct place *find(struct kr_inode_paths *paths, struct id file)
 
 static void drop_place(struct kr_inode_paths *paths, struct place *place)
 {
-	free_place(&place->link, paths);
+	kr_table_remove(&paths->table, &place->link);
+	free(place);
+}
+
+/* Drops what is known to be the same as PLACE.  Under the lock. */
+static void drop_same(struct kr_inode_paths *paths, const struct place *place)
+{
+	struct kr_table_link *link = kr_table_find(&paths->table, kr_hash_u64(place->file.ino), is_place, place);
+
+	if (link)
+		drop_place(paths, KR_CONTAINER_OF(link, struct place, link));
 }
 
 void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity *file,
@@ -142,12 +142,9 @@ void kr_inode_paths_forget(struct kr_inode_paths *paths, const struct kr_identit
 	const struct kr_identity *parent, const char *name, bool others)
 {
 	KR_AUTO_FREE struct place *wanted = new_place(id_of(file), id_of(parent), name);
-	struct kr_table_link *link;
 	KR_SCOPED_LOCK(&paths->lock);
 
-	link = kr_table_find(&paths->table, kr_hash_u64(file->ino), is_place, wanted);
-	if (link)
-		free_place(link, paths);
+	drop_same(paths, wanted);
 	if (others && !find(paths, wanted->file))
 		atomic_store(&paths->missing, true);
 }
@@ -219,14 +216,11 @@ static int follow(struct kr_inode_paths *paths, struct kr_list *steps, int *ret_
 	return 0;
 }
 
-static void forget_bad(struct kr_inode_paths *paths, struct place *bad)
+static void forget_bad(struct kr_inode_paths *paths, const struct place *bad)
 {
-	struct kr_table_link *link;
 	KR_SCOPED_LOCK(&paths->lock);
 
-	link = kr_table_find(&paths->table, kr_hash_u64(bad->file.ino), is_place, bad);
-	if (link)
-		free_place(link, paths);
+	drop_same(paths, bad);
 }
 
 /* Opens by the known names and forgets wrong ones. */

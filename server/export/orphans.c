@@ -196,21 +196,11 @@ int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans)
 	return r;
 }
 
-static bool free_held(struct kr_table_link *link, void *context)
-{
-	struct kr_orphans *orphans = context;
-
-	kr_table_remove(&orphans->table, link);
-	free(KR_CONTAINER_OF(link, struct held, link));
-	return true;
-}
-
 void kr_orphans_free(struct kr_orphans *orphans)
 {
 	if (!orphans)
 		return;
-	kr_table_for_each(&orphans->table, free_held, orphans);
-	kr_table_fini(&orphans->table);
+	kr_table_free_all(&orphans->table, offsetof(struct held, link));
 	if (orphans->fd >= 0)
 		close(orphans->fd);
 	pthread_mutex_destroy(&orphans->lock);

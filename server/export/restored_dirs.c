@@ -22,17 +22,9 @@ static struct restored_dir *find(const struct kr_table *dirs, const struct kr_fi
 	return link ? KR_CONTAINER_OF(link, struct restored_dir, link) : NULL;
 }
 
-static bool free_dir(struct kr_table_link *link, void *dirs)
-{
-	kr_table_remove(dirs, link);
-	free(KR_CONTAINER_OF(link, struct restored_dir, link));
-	return true;
-}
-
 void kr_restored_dirs_fini(struct kr_table *dirs)
 {
-	kr_table_for_each(dirs, free_dir, dirs);
-	kr_table_fini(dirs);
+	kr_table_free_all(dirs, offsetof(struct restored_dir, link));
 }
 
 void kr_restored_dirs_note(struct kr_table *dirs, const struct kr_fid *dir, struct kr_time ctime)
