@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -169,7 +168,7 @@ static void work(const struct envelope *envelope, enum step step, unsigned proce
 	for (i = 0; step == READ_CACHE && i < count; i++)
 		drop_pages(envelope->dir.fd, name_of('c', process, i).text);
 	while (!atomic_load(&shared->go) && !atomic_load(&shared->stop))
-		nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+		kr_sleep_ms(1);
 	begin_ns = kr_clock_ns();
 	for (i = 0; i < count && result->err == 0; i++) {
 		if (atomic_load(&shared->stop) || (step != COPY && kr_clock_ns() - begin_ns > ROUND_MS * KR_NS_PER_MS))

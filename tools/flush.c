@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -144,9 +143,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 			break;
 		}
 		json_decref(status);
-		struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
-
-		nanosleep(&pause, NULL);
+		kr_sleep_ms(LOOK_MS);
 		status = NULL;
 		err = kr_ask_mount(mounted, "status", "", &status);
 		if (err == 0)

@@ -16,7 +16,6 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -186,7 +185,6 @@ static void show(struct kr_display *display, const struct job *job, const json_t
 static void watch(
 	const struct kr_mounted *mounted, const struct job *job, pid_t child, unsigned long timeout_ms, bool quiet)
 {
-	const struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
 	const uint64_t start_ns = kr_clock_ns();
 	struct kr_display display;
 
@@ -201,7 +199,7 @@ static void watch(
 		if (kr_ask_mount(mounted, "status", "", &status) == 0)
 			show(&display, job, status);
 		json_decref(status);
-		nanosleep(&pause, NULL);
+		kr_sleep_ms(LOOK_MS);
 	}
 	kr_display_end(&display);
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "common/base/fail.h"
 #include "common/base/text.h"
@@ -35,11 +34,6 @@ static bool flag(const json_t *status, const char *name)
 	return json_is_true(json_object_get(json_object_get(status, "trace"), name));
 }
 
-static void pause_ms(long ms)
-{
-	nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
-}
-
 /* Asks for WHAT, and waits until the file has it.  *RET_STATUS owned. */
 static int ask(const struct kr_mounted *mounted, const char *what, json_t **ret_status)
 {
@@ -50,7 +44,7 @@ static int ask(const struct kr_mounted *mounted, const char *what, json_t **ret_
 	while (err == 0 && flag(status, "writing") && kr_clock_ns() < until_ns) {
 		json_decref(status);
 		status = NULL;
-		pause_ms(LOOK_MS);
+		kr_sleep_ms(LOOK_MS);
 		err = kr_ask_mount(mounted, "status", "", &status);
 	}
 	if (err == 0 && flag(status, "writing")) {

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -60,11 +59,9 @@ static bool end_connection(const struct kr_mounted *mounted)
 static bool wait_until_gone(int pid, int wait_ms)
 {
 	for (int waited = 0; waited < wait_ms; waited += LOOK_MS) {
-		struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
-
 		if (!kr_daemon_runs(pid))
 			return true;
-		nanosleep(&pause, NULL);
+		kr_sleep_ms(LOOK_MS);
 	}
 	return false;
 }

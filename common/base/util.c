@@ -53,6 +53,23 @@ uint64_t kr_clock_real_ns(void)
 	return clock_ns(CLOCK_REALTIME);
 }
 
+bool kr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, struct timespec end)
+{
+	return pthread_cond_clockwait(cond, lock, CLOCK_MONOTONIC, &end) == 0;
+}
+
+struct timespec kr_monotonic_after(uint64_t ns)
+{
+	uint64_t end_ns = clock_ns(CLOCK_MONOTONIC) + ns;
+
+	return (struct timespec){(time_t)(end_ns / KR_NS_PER_S), (long)(end_ns % KR_NS_PER_S)};
+}
+
+void kr_sleep_ms(unsigned ms)
+{
+	nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * (long)KR_NS_PER_MS}, NULL);
+}
+
 int kr_pread_full(int fd, void *buffer, size_t length, uint64_t offset)
 {
 	uint8_t *bytes = buffer;

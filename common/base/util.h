@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 #include <sys/types.h>
 
 void kr_auto_free_cleanup(void *pointer_to_pointer);
@@ -41,6 +42,11 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 uint64_t kr_clock_ns(void);
 /* Nanoseconds since the epoch by CLOCK_REALTIME; only for times that people see and for mtimes. */
 uint64_t kr_clock_real_ns(void);
+/* Waits for COND, as pthread_cond_wait, until END of CLOCK_MONOTONIC.  False: the time is over. */
+bool kr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, struct timespec end);
+/* The moment NS from now by CLOCK_MONOTONIC. */
+struct timespec kr_monotonic_after(uint64_t ns);
+void kr_sleep_ms(unsigned ms);
 
 /* Transfers exactly LENGTH bytes at OFFSET, through short transfers and EINTR.  0 or -errno.  -ENODATA of a read: the
  * file ends before. */

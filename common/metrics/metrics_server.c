@@ -168,16 +168,14 @@ static void on_ask(uv_async_t *async)
 static json_t *take_figures(struct kr_metrics_server *server)
 {
 	const uint64_t now_ns = kr_clock_ns();
-	struct timespec until;
+	const struct timespec end = kr_monotonic_after(COLLECT_MS * KR_NS_PER_MS);
 	json_t *figures = NULL;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += COLLECT_MS / 1000;
 	pthread_mutex_lock(&server->lock);
 	if (!server->stopped)
 		uv_async_send(&server->ask);
 	while (!server->stopped && server->figures_ns < now_ns &&
-		pthread_cond_clockwait(&server->changed, &server->lock, CLOCK_MONOTONIC, &until) == 0)
+		kr_cond_wait_until(&server->changed, &server->lock, end))
 		continue;
 	if (!server->stopped && server->figures_ns >= now_ns) {
 		figures = server->figures;

@@ -11,7 +11,6 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -171,7 +170,6 @@ static bool holder_leaves(const struct kr_local *local)
 
 static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 {
-	const struct timespec pause = {.tv_nsec = LOOK_MS * (long)KR_NS_PER_MS};
 	uint64_t begin_ns = kr_clock_ns(), waited_ms;
 	struct stat stat;
 	bool told = false;
@@ -195,7 +193,7 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 		if (waited_ms > NOTICE_MS && !told)
 			kr_log_info("waiting for the mount before, which flushes what it has in %s", local->path);
 		told |= waited_ms > NOTICE_MS;
-		nanosleep(&pause, NULL);
+		kr_sleep_ms(LOOK_MS);
 	}
 	if (fstat(local->lock_fd, &stat) < 0 || stat.st_nlink == 0)
 		return -ESTALE; /* removed by the mount that had it */

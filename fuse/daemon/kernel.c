@@ -229,15 +229,11 @@ void kr_kernel_wake(struct kr_kernel *kernel)
 
 static bool workers_ended(struct kr_kernel *kernel, uint64_t wait_ms)
 {
-	struct timespec until;
+	const struct timespec end = kr_monotonic_after(wait_ms * KR_NS_PER_MS);
 	bool ended;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += (long)(wait_ms * KR_NS_PER_MS);
-	until.tv_sec += until.tv_nsec / (long)KR_NS_PER_S;
-	until.tv_nsec %= (long)KR_NS_PER_S;
 	pthread_mutex_lock(&kernel->lock);
-	while (kernel->running && pthread_cond_timedwait(&kernel->changed, &kernel->lock, &until) == 0)
+	while (kernel->running && kr_cond_wait_until(&kernel->changed, &kernel->lock, end))
 		;
 	ended = kernel->running == 0;
 	pthread_mutex_unlock(&kernel->lock);

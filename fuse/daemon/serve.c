@@ -622,12 +622,10 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 static void wait_for_replay(struct kr_serve *serve)
 {
 	const uint64_t now_ns = kr_clock_ns(), ends_ns = KR_MAX(drain_deadline(serve), now_ns);
-	struct timespec until;
+	const struct timespec end = kr_monotonic_after(ends_ns - now_ns);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += (time_t)((ends_ns - now_ns) / KR_NS_PER_S) + 1;
 	pthread_mutex_lock(&serve->lock);
-	while (!serve->live && pthread_cond_clockwait(&serve->changed, &serve->lock, CLOCK_MONOTONIC, &until) == 0)
+	while (!serve->live && kr_cond_wait_until(&serve->changed, &serve->lock, end))
 		continue;
 	pthread_mutex_unlock(&serve->lock);
 }

@@ -81,23 +81,13 @@ static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, 
 	return inode;
 }
 
-static void init_monotonic(pthread_cond_t *condition)
-{
-	pthread_condattr_t attributes;
-
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(condition, &attributes);
-	pthread_condattr_destroy(&attributes);
-}
-
 int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
 {
 	struct kr_inodes *inodes = kr_xcalloc(1, sizeof(*inodes));
 
 	pthread_mutex_init(&inodes->lock, NULL);
 	pthread_cond_init(&inodes->told, NULL);
-	init_monotonic(&inodes->forgotten);
+	pthread_cond_init(&inodes->forgotten, NULL);
 	kr_table_init(&inodes->by_fid);
 	kr_table_init(&inodes->grants);
 	inodes->root = add(inodes, root, S_IFDIR, 0);
@@ -483,26 +473,15 @@ bool kr_inodes_granted(struct kr_inodes *inodes, uint32_t bucket, uint64_t now_n
 	return false;
 }
 
-/* [lock] */
-static uint64_t take_one(struct kr_inodes *inodes, struct kr_inode *inode, uint64_t now_ns)
+uint64_t kr_inode_take_grant_of(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t now_ns)
 {
+	KR_SCOPED_LOCK(&inodes->lock);
+	struct kr_inode *inode = find(inodes, fid);
 	bool lasts = inode && inode->granted_until_ns > now_ns;
 
 	if (inode)
 		end_grant(inodes, inode);
 	return lasts ? number_of(inodes, inode) : 0;
-}
-
-uint64_t kr_inode_take_grant(struct kr_inodes *inodes, uint64_t number, uint64_t now_ns)
-{
-	KR_SCOPED_LOCK(&inodes->lock);
-	return take_one(inodes, inode_of(inodes, number), now_ns);
-}
-
-uint64_t kr_inode_take_grant_of(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t now_ns)
-{
-	KR_SCOPED_LOCK(&inodes->lock);
-	return take_one(inodes, find(inodes, fid), now_ns);
 }
 
 bool kr_inode_grant_ended(struct kr_inodes *inodes, const struct kr_inode_grant *grant, int err, uint64_t now_ns)
@@ -518,14 +497,9 @@ bool kr_inode_grant_ended(struct kr_inodes *inodes, const struct kr_inode_grant 
 
 void kr_inodes_await_forget(struct kr_inodes *inodes, uint64_t wait_ns)
 {
-	struct timespec until;
 	KR_SCOPED_LOCK(&inodes->lock);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += (long)wait_ns;
-	until.tv_sec += until.tv_nsec / (long)KR_NS_PER_S;
-	until.tv_nsec %= (long)KR_NS_PER_S;
 	inodes->awaiting++;
-	pthread_cond_timedwait(&inodes->forgotten, &inodes->lock, &until);
+	kr_cond_wait_until(&inodes->forgotten, &inodes->lock, kr_monotonic_after(wait_ns));
 	inodes->awaiting--;
 }

@@ -101,9 +101,7 @@ size_t kr_inodes_take_grants(
 	struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns, struct kr_inode_grant *ret, size_t max);
 /* Whether BUCKET has a grant that lasts at NOW_NS. */
 bool kr_inodes_granted(struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns);
-/* Takes back the grant of one file, by its number or by its identity.  Returns the number; 0: there is none that lasts
- * at NOW_NS. */
-uint64_t kr_inode_take_grant(struct kr_inodes *inodes, uint64_t number, uint64_t now_ns);
+/* Takes back the grant of one file.  Returns its number; 0: there is none that lasts at NOW_NS. */
 uint64_t kr_inode_take_grant_of(struct kr_inodes *inodes, const struct kr_fid *fid, uint64_t now_ns);
 /* The kernel has answered a notification about the inode of GRANT with ERR.  False: a reply that brings the inode to
  * the kernel may still be under way, so the kernel must be notified again. */

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -100,11 +99,9 @@ int kr_view_error(int err)
 
 bool kr_view_wait_for_space(struct kr_view *view, unsigned *tries)
 {
-	const struct timespec pause = {.tv_nsec = (long)KR_NS_PER_MS};
-
 	if (++*tries > SPACE_TRIES || kr_view_inodes_leaving(view->inodes) == 0)
 		return false;
-	nanosleep(&pause, NULL);
+	kr_sleep_ms(1);
 	return true;
 }
 

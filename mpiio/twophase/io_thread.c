@@ -6,15 +6,10 @@
 
 void kr_io_thread_init(struct kr_io_thread *io, const char *name)
 {
-	pthread_condattr_t monotonic;
-
 	*io = (struct kr_io_thread){.name = name};
 	pthread_mutex_init(&io->lock, NULL);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&io->submitted, NULL);
-	pthread_cond_init(&io->finished, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&io->finished, NULL);
 	kr_list_init(&io->queue);
 }
 
@@ -113,28 +108,13 @@ void kr_io_submit(struct kr_io_thread *io, struct kr_io_job *job)
 	}
 }
 
-static struct timespec deadline_after(uint64_t timeout_ns)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	timeout_ns += (uint64_t)now.tv_nsec;
-	now.tv_sec += (time_t)(timeout_ns / KR_NS_PER_S);
-	now.tv_nsec = (long)(timeout_ns % KR_NS_PER_S);
-	return now;
-}
-
 bool kr_io_wait(struct kr_io_thread *io, struct kr_io_job *job, uint64_t timeout_ns)
 {
-	struct timespec deadline = {0};
-	int err = 0;
+	const struct timespec end = kr_monotonic_after(timeout_ns);
 
-	if (timeout_ns != UINT64_MAX)
-		deadline = deadline_after(timeout_ns);
 	KR_SCOPED_LOCK(&io->lock);
-	while (!job->done && err == 0)
-		err = timeout_ns == UINT64_MAX ? pthread_cond_wait(&io->finished, &io->lock) :
-						 pthread_cond_timedwait(&io->finished, &io->lock, &deadline);
+	while (!job->done && kr_cond_wait_until(&io->finished, &io->lock, end))
+		continue;
 	return job->done;
 }
 

@@ -41,7 +41,7 @@ void kr_io_thread_fini(struct kr_io_thread *io);
 
 /* Queues JOB; the first one starts the thread.  If the system has no thread the job runs here, before this returns. */
 void kr_io_submit(struct kr_io_thread *io, struct kr_io_job *job);
-/* Waits until JOB is done, at most TIMEOUT_NS (UINT64_MAX: for ever).  Whether it is done; then its result is valid. */
+/* Waits until JOB is done, at most TIMEOUT_NS.  Whether it is done; then its result is valid. */
 bool kr_io_wait(struct kr_io_thread *io, struct kr_io_job *job, uint64_t timeout_ns);
 /* Waits until no job is queued or running. */
 void kr_io_drain(struct kr_io_thread *io);

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/rpc/conn.h"
@@ -207,14 +206,13 @@ int kr_ask_socket(const char *path, const char *what, const char *argument, json
 /* The daemon lets a user ask again a moment later. */
 static int ask_as_user(const struct kr_mounted *mounted, const char *socket, json_t **ret_status)
 {
-	const struct timespec pause = {.tv_nsec = 20 * (long)KR_NS_PER_MS};
 	int err;
 
 	for (int attempts = 0; attempts < 100; attempts++) {
 		err = kr_ask_socket(socket, "status", "", ret_status);
 		if (err != -EAGAIN)
 			break;
-		nanosleep(&pause, NULL);
+		kr_sleep_ms(20);
 	}
 	return err < 0 ? kr_fail(err, "%s: its daemon does not answer users: %s", mounted->path, strerror(-err)) : 0;
 }

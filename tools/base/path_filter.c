@@ -151,14 +151,10 @@ void kr_path_filter_free(struct kr_path_filter *filter)
 static void start(struct kr_path_filter *filter, json_t *files)
 {
 	struct search *search = kr_xcalloc(1, sizeof(*search));
-	pthread_condattr_t attributes;
 	pthread_t thread;
 
 	pthread_mutex_init(&search->lock, NULL);
-	pthread_condattr_init(&attributes);
-	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-	pthread_cond_init(&search->changed, &attributes);
-	pthread_condattr_destroy(&attributes);
+	pthread_cond_init(&search->changed, NULL);
 	search->users = 2;
 	search->mount_point = kr_xstrdup(filter->mount_point);
 	search->below = kr_xstrdup(filter->below);
@@ -177,18 +173,11 @@ static void start(struct kr_path_filter *filter, json_t *files)
 /* Waits for the search; whether it has ended in time. */
 static bool search_ended(struct search *search, unsigned wait_ms)
 {
-	struct timespec until;
+	const struct timespec end = kr_monotonic_after(wait_ms * KR_NS_PER_MS);
 	bool done;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += wait_ms / 1000;
-	until.tv_nsec += wait_ms % 1000 * (long)KR_NS_PER_MS;
-	if (until.tv_nsec >= (long)KR_NS_PER_S) {
-		until.tv_sec++;
-		until.tv_nsec -= (long)KR_NS_PER_S;
-	}
 	pthread_mutex_lock(&search->lock);
-	while (!search->done && pthread_cond_timedwait(&search->changed, &search->lock, &until) == 0)
+	while (!search->done && kr_cond_wait_until(&search->changed, &search->lock, end))
 		;
 	done = search->done;
 	pthread_mutex_unlock(&search->lock);
