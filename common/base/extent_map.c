@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/fail.h"
+#include "common/base/util.h"
 
 struct kr_extent_node {
 	struct kr_extent extent;
@@ -332,20 +333,39 @@ uint64_t kr_extent_map_end(const struct kr_extent_map *map)
 	return last ? extent_end(&last->extent) : 0;
 }
 
-static void take_max_seq(void *context, const struct kr_extent *extent)
-{
-	uint64_t *max = context;
+struct seq {
+	uint64_t up_to, highest, lowest;
+};
 
-	if (extent->seq > *max)
-		*max = extent->seq;
+static void take_seq(void *context, const struct kr_extent *extent)
+{
+	struct seq *seq = context;
+
+	if (extent->seq <= seq->up_to)
+		seq->highest = KR_MAX(seq->highest, extent->seq);
+	seq->lowest = KR_MIN(seq->lowest, extent->seq);
+}
+
+uint64_t kr_extent_map_seq_until(const struct kr_extent_map *map, uint64_t up_to)
+{
+	struct seq seq = {.up_to = up_to, .lowest = UINT64_MAX};
+
+	if (up_to)
+		kr_extent_map_for_each(map, take_seq, &seq);
+	return seq.highest;
 }
 
 uint64_t kr_extent_map_max_seq(const struct kr_extent_map *map)
 {
-	uint64_t max = 0;
+	return kr_extent_map_seq_until(map, UINT64_MAX);
+}
 
-	kr_extent_map_for_each(map, take_max_seq, &max);
-	return max;
+uint64_t kr_extent_map_min_seq(const struct kr_extent_map *map)
+{
+	struct seq seq = {.lowest = UINT64_MAX};
+
+	kr_extent_map_for_each(map, take_seq, &seq);
+	return seq.lowest;
 }
 
 static int copy_tree(const struct kr_extent_node *from, struct kr_extent_node **ret_to)

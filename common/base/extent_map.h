@@ -60,8 +60,11 @@ bool kr_extent_map_find(const struct kr_extent_map *map, uint64_t offset, struct
 void kr_extent_map_for_each(const struct kr_extent_map *map, kr_extent_fn visit, void *context);
 /* The end of the last extent; 0 when the map is empty. */
 uint64_t kr_extent_map_end(const struct kr_extent_map *map);
-/* The highest seq; 0 when the map is empty. */
+/* The highest seq, or the highest that is at most UP_TO; 0: there is none. */
 uint64_t kr_extent_map_max_seq(const struct kr_extent_map *map);
+uint64_t kr_extent_map_seq_until(const struct kr_extent_map *map, uint64_t up_to);
+/* The lowest seq; UINT64_MAX: there is none. */
+uint64_t kr_extent_map_min_seq(const struct kr_extent_map *map);
 /* Copies every extent to the empty map TO.  0, or -ENOMEM with TO empty. */
 int kr_extent_map_copy(const struct kr_extent_map *from, struct kr_extent_map *to);
 /* Moves all extents to the initialised, empty map TO. */

@@ -104,27 +104,11 @@ int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, siz
 
 /* --- the recovery ----------------------------------------------------------------------------- */
 
-struct search {
-	uint64_t up_to;
-	bool found;
-};
-
-static void look_for_old(void *context, const struct kr_extent *extent)
-{
-	struct search *search = context;
-
-	search->found |= extent->seq <= search->up_to;
-}
-
 static void take_line(const struct kr_rebuild *r, const struct kr_uncovered *uncovered)
 {
 	struct kr_rebuilt *rebuilt = kr_rebuilt_find(r, &uncovered->fid);
-	struct search search = {.up_to = uncovered->up_to};
 
-	if (!rebuilt)
-		return;
-	kr_extent_map_for_each(&rebuilt->file->dirty, look_for_old, &search);
-	if (search.found)
+	if (rebuilt && kr_extent_map_seq_until(&rebuilt->file->dirty, uncovered->up_to) != 0)
 		rebuilt->file->uncovered = *uncovered;
 }
 

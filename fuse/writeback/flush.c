@@ -169,7 +169,7 @@ static bool may_flush(struct kr_file *file)
 	bool owing;
 
 	pthread_mutex_lock(&file->lock);
-	owing = kr_flush_resent_seq(&file->dirty, file->flush->resend) != 0;
+	owing = kr_extent_map_seq_until(&file->dirty, file->flush->resend) != 0;
 	pthread_mutex_unlock(&file->lock);
 	return kr_file_may_flush(file, owing);
 }

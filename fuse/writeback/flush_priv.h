@@ -74,8 +74,7 @@ void kr_flush_add_applied(struct kr_flush_send *send, uint64_t round);
 void kr_flush_stable(struct kr_file *file, uint64_t round);
 /* Gives the journal's bytes of these rounds up. */
 void kr_flush_release_applied(struct kr_file *file, uint64_t up_to_round);
-/* The lowest seq of a map, and of what the file has dirty or applied; UINT64_MAX: there is none. */
-uint64_t kr_flush_oldest_seq(const struct kr_extent_map *map);
+/* The lowest seq of what the file has dirty or applied; UINT64_MAX: there is none. */
 uint64_t kr_flush_oldest(struct kr_file *file);
 /* What was applied after AFTER_ROUND is dirty again.  Nothing is in flight.  ERR is for programs, 0: none. */
 void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
@@ -100,8 +99,6 @@ int kr_flush_send_dirty(struct kr_file *file);
 void kr_flush_send_abandon(struct kr_file *file);
 /* The snapshot of the dirty bytes for SEND, now. 0 or -ENOMEM; nothing dirty: an empty one. */
 int kr_flush_snapshot(struct kr_flush_send *send);
-/* The highest seq in MAP that is at most UP_TO; 0: none. */
-uint64_t kr_flush_resent_seq(const struct kr_extent_map *map, uint64_t up_to);
 /* Tells the server that no bytes come (any more) which it may wait for, if that is so. */
 void kr_flush_waive(struct kr_file *file);
 

@@ -75,31 +75,15 @@ void kr_flush_stable(struct kr_file *file, uint64_t round)
 	kr_file_step(file);
 }
 
-static void note_oldest(void *context, const struct kr_extent *piece)
-{
-	uint64_t *oldest = context;
-
-	*oldest = KR_MIN(*oldest, piece->seq);
-}
-
-uint64_t kr_flush_oldest_seq(const struct kr_extent_map *map)
-{
-	uint64_t oldest = UINT64_MAX;
-
-	kr_extent_map_for_each(map, note_oldest, &oldest);
-	return oldest;
-}
-
 uint64_t kr_flush_oldest(struct kr_file *file)
 {
 	const struct kr_applied *applied;
 	uint64_t oldest = UINT64_MAX;
 
 	KR_LIST_FOR_EACH(applied, &file->flush->applied, link)
-		kr_extent_map_for_each(&applied->extents, note_oldest, &oldest);
+		oldest = KR_MIN(oldest, kr_extent_map_min_seq(&applied->extents));
 	KR_SCOPED_LOCK(&file->lock);
-	kr_extent_map_for_each(&file->dirty, note_oldest, &oldest);
-	return oldest;
+	return KR_MIN(oldest, kr_extent_map_min_seq(&file->dirty));
 }
 
 /* --- dirty again ------------------------------------------------------------------------------ */
@@ -148,7 +132,7 @@ void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err)
 	pthread_mutex_lock(&file->lock);
 	failed = redirty_entries(file, after_round, &any);
 	file->flushed_seq = 0;
-	if (kr_flush_resent_seq(&file->dirty, file->flush->resend)) { /* others may wait for these */
+	if (kr_extent_map_seq_until(&file->dirty, file->flush->resend)) { /* others may wait for these */
 		kr_flush_plan_want(&file->flush->plan, kr_extent_map_max_seq(&file->dirty), false);
 		file->flush->plan.retry_ns = 0;
 	}

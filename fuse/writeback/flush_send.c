@@ -63,7 +63,7 @@ static void describe(struct kr_flush_send *send)
 	send->seq = covered_seq(file);
 	send->mtime = file->mtime;
 	send->clear_suid = file->clear_suid;
-	send->resends = kr_flush_resent_seq(&file->dirty, file->flush->resend) != 0;
+	send->resends = kr_extent_map_seq_until(&file->dirty, file->flush->resend) != 0;
 }
 
 int kr_flush_snapshot(struct kr_flush_send *send)
@@ -76,27 +76,6 @@ int kr_flush_snapshot(struct kr_flush_send *send)
 	kr_extent_map_for_each(&send->extents, hold, file->mount->journal);
 	describe(send);
 	return 0;
-}
-
-struct resent {
-	uint64_t up_to, highest;
-};
-
-static void look_for_resent(void *context, const struct kr_extent *piece)
-{
-	struct resent *resent = context;
-
-	if (piece->seq <= resent->up_to)
-		resent->highest = KR_MAX(resent->highest, piece->seq);
-}
-
-uint64_t kr_flush_resent_seq(const struct kr_extent_map *map, uint64_t up_to)
-{
-	struct resent resent = {.up_to = up_to};
-
-	if (up_to)
-		kr_extent_map_for_each(map, look_for_resent, &resent);
-	return resent.highest;
 }
 
 /* --- the message ------------------------------------------------------------------------------ */

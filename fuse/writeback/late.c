@@ -318,7 +318,7 @@ static void on_target(void *context, int err, const void *message, struct kr_buf
 static void ask(struct kr_late *late)
 {
 	struct kr_conflict_request request = {.file = late->file->fid,
-		.first = kr_flush_oldest_seq(&late->extents),
+		.first = kr_extent_map_min_seq(&late->extents),
 		.last = kr_extent_map_max_seq(&late->extents),
 		.path = late->path && strlen(late->path) <= KR_PATH_MAX ? late->path : "",
 		.written = late->mtime,

@@ -9,22 +9,16 @@
 #include "fuse/readcache/stage.h"
 #include "fuse/writeback/flush_priv.h"
 
-static void note_seq(void *context, const struct kr_extent *piece)
-{
-	struct kr_claims *claims = context;
-
-	claims->first = claims->first ? KR_MIN(claims->first, piece->seq) : piece->seq;
-	claims->last = KR_MAX(claims->last, piece->seq);
-}
-
 struct kr_claims kr_flush_claims(struct kr_file *file)
 {
 	struct kr_claims claims = {0};
 
 	KR_SCOPED_LOCK(&file->lock);
-	kr_extent_map_for_each(&file->dirty, note_seq, &claims);
+	claims.last = kr_extent_map_max_seq(&file->dirty);
+	if (claims.last)
+		claims.first = kr_extent_map_min_seq(&file->dirty);
 	if (!file->flush->orphaned || file->flush->unjudged)
-		claims.resend = kr_flush_resent_seq(&file->dirty, file->flush->resend);
+		claims.resend = kr_extent_map_seq_until(&file->dirty, file->flush->resend);
 	return claims;
 }
 

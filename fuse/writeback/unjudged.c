@@ -46,28 +46,13 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	kr_flush_orphan(file, err);
 }
 
-struct refused {
-	uint64_t up_to;
-	bool found;
-};
-
-static void look_for_refused(void *context, const struct kr_extent *extent)
-{
-	struct refused *refused = context;
-
-	refused->found |= extent->seq <= refused->up_to;
-}
-
 /* Whatever has been written since: holder->refused says whether it is worth trying again, not whether it is there.
  * What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
 static bool has_refused(const struct kr_file *file)
 {
-	struct refused refused = {.up_to = file->lease.refused_seq};
-
-	if (!refused.up_to || (file->flush->orphaned && !file->flush->unjudged))
+	if (file->flush->orphaned && !file->flush->unjudged)
 		return false;
-	kr_extent_map_for_each(&file->dirty, look_for_refused, &refused);
-	return refused.found;
+	return kr_extent_map_seq_until(&file->dirty, file->lease.refused_seq) != 0;
 }
 
 static bool is_refused(struct kr_file *file)

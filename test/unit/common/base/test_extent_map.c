@@ -74,18 +74,24 @@ static void compare_extent(void *context, const struct kr_extent *piece)
 static void compare(const struct model *model, const struct kr_extent_map *map)
 {
 	struct walk walk = {.model = model};
-	uint64_t end, max = 0;
+	uint64_t end, max = 0, min = UINT64_MAX, until = 0, up_to = random_below(300) + 1;
 
 	kr_extent_map_for_each(map, compare_extent, &walk);
 	end = walk.next;
 	for (; walk.next < MODEL_BYTES; walk.next++)
 		assert_int_equal(model->cells[walk.next].seq, 0);
 	for (uint64_t i = 0; i < MODEL_BYTES; i++)
-		max = KR_MAX(max, model->cells[i].seq);
+		if (model->cells[i].seq) {
+			max = KR_MAX(max, model->cells[i].seq);
+			min = KR_MIN(min, model->cells[i].seq);
+			until = model->cells[i].seq <= up_to ? KR_MAX(until, model->cells[i].seq) : until;
+		}
 	assert_int_equal(walk.bytes, map->bytes);
 	assert_int_equal(walk.count, map->count);
 	assert_int_equal(end, kr_extent_map_end(map));
 	assert_int_equal(max, kr_extent_map_max_seq(map));
+	assert_true(min == kr_extent_map_min_seq(map));
+	assert_int_equal(until, kr_extent_map_seq_until(map, up_to));
 }
 
 static void compare_find(const struct model *model, const struct kr_extent_map *map)

@@ -213,18 +213,9 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	assert_int_equal(reason, KR_FLUSH_CLOSE);
 	F.close_asked++;
 }
-uint64_t kr_flush_oldest_seq(const struct kr_extent_map *map)
-{
-	uint64_t oldest = UINT64_MAX;
-	struct kr_extent piece;
-
-	for (uint64_t at = 0; kr_extent_map_find(map, at, &piece); at = piece.offset + piece.length)
-		oldest = KR_MIN(oldest, piece.seq);
-	return oldest;
-}
 uint64_t kr_flush_oldest(struct kr_file *file)
 {
-	return kr_flush_oldest_seq(&file->dirty);
+	return kr_extent_map_min_seq(&file->dirty);
 }
 void kr_file_flush_failed(struct kr_file *file, int err)
 {
