@@ -6,6 +6,24 @@
 
 #include "fuse/ops/op_file.h"
 
+/* Whether OP's request can be sent: it has not been yet, and what this node has of FILE is flushed.  Else OP waits for
+ * that, or has its answer. */
+static bool may_send(struct kr_op *op, struct kr_file *file, struct kr_file_waiter *waiter)
+{
+	int err;
+
+	if (op->call)
+		return false;
+	err = kr_op_given_up(op);
+	if (!err)
+		err = kr_file_before_change(file, waiter, UINT64_MAX);
+	if (err == -EAGAIN)
+		kr_op_waits_for(op, KR_WAIT_FLUSH);
+	else if (err)
+		kr_op_reply_err(op, err);
+	return err == 0;
+}
+
 /* --- fallocate -------------------------------------------------------------------------------- */
 
 struct fallocate_op {
@@ -26,18 +44,8 @@ static void on_fallocated(struct kr_op *op, int err, const void *message, struct
 static void step_fallocate(struct kr_op *op)
 {
 	struct fallocate_op *fallocate = KR_CONTAINER_OF(op, struct fallocate_op, file_op.op);
-	int err;
 
-	if (op->call)
-		return;
-	err = kr_op_given_up(op) ?
-		kr_op_given_up(op) :
-		kr_file_before_change(fallocate->file_op.file, &fallocate->file_op.waiter, UINT64_MAX);
-	if (err == -EAGAIN)
-		kr_op_waits_for(op, KR_WAIT_FLUSH);
-	else if (err)
-		kr_op_reply_err(op, err);
-	else
+	if (may_send(op, fallocate->file_op.file, &fallocate->file_op.waiter))
 		kr_op_send(op, KR_MSG_FALLOCATE, &fallocate->msg, 0, on_fallocated);
 }
 
@@ -80,17 +88,8 @@ static void on_sought(struct kr_op *op, int err, const void *message, struct kr_
 static void step_seek(struct kr_op *op)
 {
 	struct seek_op *seek = KR_CONTAINER_OF(op, struct seek_op, file_op.op);
-	int err;
 
-	if (op->call)
-		return;
-	err = kr_op_given_up(op) ? kr_op_given_up(op) :
-				   kr_file_before_change(seek->file_op.file, &seek->file_op.waiter, UINT64_MAX);
-	if (err == -EAGAIN)
-		kr_op_waits_for(op, KR_WAIT_FLUSH);
-	else if (err)
-		kr_op_reply_err(op, err);
-	else
+	if (may_send(op, seek->file_op.file, &seek->file_op.waiter))
 		kr_op_send(op, KR_MSG_SEEK, &seek->msg, KR_RPC_READ_ONLY, on_sought);
 }
 
@@ -139,19 +138,8 @@ static void on_copied(struct kr_op *op, int err, const void *message, struct kr_
 static void step_copy(struct kr_op *op)
 {
 	struct copy_op *copy = KR_CONTAINER_OF(op, struct copy_op, to.op);
-	int err;
 
-	if (op->call)
-		return;
-	err = kr_op_given_up(op) ? kr_op_given_up(op) :
-				   kr_file_before_change(copy->from, &copy->from_waiter, UINT64_MAX);
-	if (err == 0)
-		err = kr_file_before_change(copy->to.file, &copy->to.waiter, UINT64_MAX);
-	if (err == -EAGAIN)
-		kr_op_waits_for(op, KR_WAIT_FLUSH);
-	else if (err)
-		kr_op_reply_err(op, err);
-	else
+	if (may_send(op, copy->from, &copy->from_waiter) && may_send(op, copy->to.file, &copy->to.waiter))
 		kr_op_send(op, KR_MSG_COPY, &copy->msg, 0, on_copied);
 }
 
