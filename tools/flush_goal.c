@@ -1,7 +1,6 @@
 /* See flush_goal.h. */
 #include "tools/flush_goal.h"
 
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +12,6 @@ struct kr_flush_goal {
 	json_int_t conflict_files;
 };
 
-/* Older daemons do not tell NAME: then all bytes of a file count. */
-static json_int_t number_of(const json_t *file, const char *name, json_int_t otherwise)
-{
-	const json_t *number = json_object_get(file, name);
-
-	return json_is_integer(number) ? json_integer_value(number) : otherwise;
-}
-
 struct kr_flush_goal *kr_flush_goal_new(const json_t *status)
 {
 	struct kr_flush_goal *goal = kr_xcalloc(1, sizeof(*goal));
@@ -28,9 +19,9 @@ struct kr_flush_goal *kr_flush_goal_new(const json_t *status)
 	size_t i;
 
 	goal->written = json_object();
-	goal->conflict_files = number_of(status, "conflict_files", 0);
+	goal->conflict_files = kr_number(status, NULL, "conflict_files");
 	json_array_foreach(json_object_get(status, "files"), i, file) json_object_set_new(
-		goal->written, kr_text_of(file, "fid"), json_integer(number_of(file, "written", INT64_MAX)));
+		goal->written, kr_text_of(file, "fid"), json_integer(kr_number(file, NULL, "written")));
 	return goal;
 }
 
@@ -49,6 +40,6 @@ bool kr_flush_goal_has(const struct kr_flush_goal *goal, const json_t *status, c
 	if (strcmp(kr_text_of(file, "state"), "conflict") == 0)
 		return true;
 	if (!written) /* late bytes have moved to a conflict file: a new file may be that one */
-		return number_of(status, "conflict_files", 0) != goal->conflict_files;
-	return number_of(file, "safe", -1) < json_integer_value(written);
+		return kr_number(status, NULL, "conflict_files") != goal->conflict_files;
+	return kr_number(file, NULL, "safe") < json_integer_value(written);
 }

@@ -24,11 +24,6 @@
 
 enum { IDENTITY_MAX = 8192 };
 
-static json_int_t number_of(const json_t *object, const char *name)
-{
-	return json_integer_value(json_object_get(object, name));
-}
-
 /* --- the report --- */
 
 static const json_t *find_fid(const json_t *list, const char *fid)
@@ -49,16 +44,16 @@ static void print_file(const json_t *file, const json_t *after)
 	const char *path = kr_text_of(file, "path"), *fid = kr_text_of(file, "fid");
 	const json_t *left = find_fid(json_object_get(after, "files"), fid);
 	const json_t *conflict = find_fid(json_object_get(after, "conflicts"), fid);
-	json_int_t bytes = number_of(file, "dirty") + number_of(file, "unstable");
+	json_int_t bytes = kr_number(file, NULL, "dirty") + kr_number(file, NULL, "unstable");
 
 	printf("%s: ", *path ? path : fid);
 	if (left)
 		printf("%s NOT on the server%s%s\n",
-			kr_bytes_text(number_of(left, "dirty") + number_of(left, "unstable")),
+			kr_bytes_text(kr_number(left, NULL, "dirty") + kr_number(left, NULL, "unstable")),
 			*kr_text_of(left, "error") ? ": " : "", kr_text_of(left, "error"));
 	else if (conflict)
 		printf("others have changed or removed it since: %s are in %s\n",
-			kr_bytes_text(number_of(conflict, "bytes")), kr_text_of(conflict, "conflict_file"));
+			kr_bytes_text(kr_number(conflict, NULL, "bytes")), kr_text_of(conflict, "conflict_file"));
 	else
 		printf("%s applied in place\n", kr_bytes_text(bytes));
 }

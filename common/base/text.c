@@ -86,3 +86,8 @@ const char *kr_text_of(const json_t *object, const char *name)
 
 	return text ? text : "";
 }
+
+json_int_t kr_number(const json_t *object, const char *section, const char *name)
+{
+	return json_integer_value(json_object_get(section ? json_object_get(object, section) : object, name));
+}

@@ -13,5 +13,8 @@ char *kr_text_shown(const char *bytes);
 json_t *kr_text_json(const char *bytes);
 /* The text NAME in OBJECT, borrowed; "" if OBJECT has none. */
 const char *kr_text_of(const json_t *object, const char *name);
+/* The integer SECTION.NAME of OBJECT, as in kr_number(status, "backlog", "bytes"), or NAME where SECTION is NULL; 0 if
+ * there is none. */
+json_int_t kr_number(const json_t *object, const char *section, const char *name);
 
 #endif

@@ -401,8 +401,3 @@ int kr_tool_timeout(const char *text, unsigned long *ret_ms)
 	*ret_ms = KR_MAX((unsigned long)(seconds * 1000), 1UL);
 	return 0;
 }
-
-json_int_t kr_number(const json_t *object, const char *section, const char *name)
-{
-	return json_integer_value(json_object_get(section ? json_object_get(object, section) : object, name));
-}

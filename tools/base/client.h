@@ -55,8 +55,5 @@ int kr_tool_usage(const char *usage, bool asked);
 int kr_tool_printed(int code);
 /* The SECONDS of --timeout as milliseconds.  -EINVAL, after a message: TEXT is no number of seconds above 0. */
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);
-/* The integer SECTION.NAME of OBJECT, as in kr_number(status, "backlog", "bytes"), or NAME where SECTION is NULL; 0 if
- * there is none. */
-json_int_t kr_number(const json_t *object, const char *section, const char *name);
 
 #endif

@@ -2,12 +2,12 @@
 #include "tools/bench/envelope_view.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/text.h"
-#include "tools/base/client.h"
 #include "tools/base/units.h"
 
 json_t *kr_envelope_load(const char *path)

@@ -58,22 +58,12 @@ static void late_bytes_may_be_in_any_new_file(void **state)
 	assert_false(is_due(FILE_OF("f", "dirty", 7, 0), FILE_OF("f", "dirty", 9, 7), 1));
 }
 
-static void a_daemon_that_does_not_number_writes_is_waited_for(void **state)
-{
-	static const char old[] = "{\"fid\": \"f\", \"state\": \"dirty\"}";
-
-	(void)state;
-	assert_true(is_due(old, old, 0));
-	assert_true(is_due(old, FILE_OF("f", "dirty", 9, 8), 0));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_was_written_before_is_waited_for),
 		cmocka_unit_test(what_is_written_meanwhile_is_not),
 		cmocka_unit_test(late_bytes_may_be_in_any_new_file),
-		cmocka_unit_test(a_daemon_that_does_not_number_writes_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/base/client.h"
-
-/* client.c, which has it, needs daemons. */
-json_int_t kr_number(const json_t *object, const char *section, const char *name)
-{
-	return json_integer_value(json_object_get(section ? json_object_get(object, section) : object, name));
-}
-
 static json_t *envelope_of(double rate, json_int_t size)
 {
 	double rates[] = {rate * 2, rate, rate * 0.5};

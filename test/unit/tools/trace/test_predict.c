@@ -9,14 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/base/client.h"
 #include "tools/bench/envelope_view.h"
-
-/* client.c, which has it, needs daemons. */
-json_int_t kr_number(const json_t *object, const char *section, const char *name)
-{
-	return json_integer_value(json_object_get(section ? json_object_get(object, section) : object, name));
-}
 
 /* With one process a file takes 1 ms and 1 us for each KiB from the server, a tenth of it from the cache; written 2 ms and
  * 2 us for each KiB.  With two at a time each takes twice as long. */
