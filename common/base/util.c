@@ -261,6 +261,16 @@ bool kr_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret
 	return true;
 }
 
+bool kr_parse_range(const char *text, uint64_t min, uint64_t max, uint64_t *ret_low, uint64_t *ret_high)
+{
+	KR_AUTO_FREE char *from = kr_xstrdup(text);
+	char *dash = strchr(from, '-'), *to = dash ? dash + 1 : from;
+
+	if (dash)
+		*dash = '\0';
+	return kr_parse_number(from, min, max, ret_low) && kr_parse_number(to, *ret_low, max, ret_high);
+}
+
 const char *kr_path_below(const char *path, const char *top)
 {
 	size_t length = strcmp(top, "/") == 0 ? 0 : strlen(top);

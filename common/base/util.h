@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 #include <sys/types.h>
+#include <time.h>
 
 void kr_auto_free_cleanup(void *pointer_to_pointer);
 void kr_auto_fd_cleanup(int *fd);
@@ -69,6 +69,8 @@ int kr_close(int fd);
 
 /* Whether TEXT is a whole number from MIN to MAX, digits alone; else *RET_NUMBER stays. */
 bool kr_parse_number(const char *text, uint64_t min, uint64_t max, uint64_t *ret_number);
+/* The same of a range, written LOW-HIGH, or LOW alone. */
+bool kr_parse_range(const char *text, uint64_t min, uint64_t max, uint64_t *ret_low, uint64_t *ret_high);
 
 /* What PATH is below TOP, without a slash at its beginning: "" for TOP itself; NULL: it lies elsewhere.  All paths lie
  * below "" and "/". */

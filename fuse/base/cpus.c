@@ -1,52 +1,26 @@
 /* See cpus.h. */
 #include "fuse/base/cpus.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <stdlib.h>
+#include <string.h>
 
 #include "common/base/fail.h"
-
-/* Parses a number at *AT and moves *AT behind it. */
-static int parse_number(const char **at, unsigned long *ret_number)
-{
-	char *end;
-
-	if (!isdigit((unsigned char)**at))
-		return -EINVAL;
-	*ret_number = strtoul(*at, &end, 10);
-	*at = end;
-	return *ret_number < CPU_SETSIZE ? 0 : -EINVAL;
-}
-
-static int parse_range(const char **at, cpu_set_t *set)
-{
-	unsigned long first, last;
-
-	if (parse_number(at, &first) < 0)
-		return -EINVAL;
-	last = first;
-	if (**at == '-' && ((*at)++, parse_number(at, &last) < 0))
-		return -EINVAL;
-	if (last < first)
-		return -EINVAL;
-	for (; first <= last; first++)
-		CPU_SET(first, set);
-	return 0;
-}
+#include "common/base/util.h"
 
 int kr_cpus_parse(const char *list, cpu_set_t *ret_set)
 {
-	const char *at = list;
+	KR_AUTO_FREE char *copy = kr_xstrdup(list);
+	char *rest = copy;
+	uint64_t first, last;
 	cpu_set_t set;
 
 	CPU_ZERO(&set);
-	for (;; at++) {
-		if (parse_range(&at, &set) < 0 || (*at && *at != ':' && *at != ','))
+	while (rest) {
+		if (!kr_parse_range(strsep(&rest, ":,"), 0, CPU_SETSIZE - 1, &first, &last))
 			return kr_fail(-EINVAL, "cpus: \"%s\" is not a list of processors (try 0-3:8; at most %d)",
 				list, CPU_SETSIZE - 1);
-		if (!*at)
-			break;
+		for (; first <= last; first++)
+			CPU_SET(first, &set);
 	}
 	*ret_set = set;
 	return 0;

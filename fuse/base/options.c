@@ -196,34 +196,14 @@ static int parse_source(const char *source, struct kr_mount_options *options)
 	return 0;
 }
 
-/* Parses a port at *AT and moves *AT behind it. */
-static bool parse_port(const char **at, uint16_t *ret_port)
-{
-	uint32_t port = 0;
-	const char *digit = *at;
-
-	while (*digit >= '0' && *digit <= '9' && port <= UINT16_MAX)
-		port = port * 10 + (uint32_t)(*digit++ - '0');
-	*at = digit;
-	*ret_port = (uint16_t)port;
-	return port >= 1 && port <= UINT16_MAX;
-}
-
 static int parse_ports(const char *text, struct kr_port_range *ret)
 {
-	struct kr_port_range range;
-	const char *at = text;
-	bool good = parse_port(&at, &range.low);
+	uint64_t low, high;
 
-	range.high = range.low;
-	if (good && *at == '-') {
-		at++;
-		good = parse_port(&at, &range.high);
-	}
-	if (!good || *at || range.high < range.low)
+	if (!kr_parse_range(text, 1, UINT16_MAX, &low, &high))
 		return kr_fail(
 			-EINVAL, "ring_port: \"%s\" is not a port, or two with - between (7450, or 7450-7459)", text);
-	*ret = range;
+	*ret = (struct kr_port_range){(uint16_t)low, (uint16_t)high};
 	return 0;
 }
 

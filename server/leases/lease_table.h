@@ -58,7 +58,6 @@ struct kr_lease_waiter {
 	bool operation;
 	enum kr_lease_commitment commitment;
 	uint64_t mark; /* set by kr_lease_table_ask: the latest uncommitted round then */
-	void *token;   /* the caller's */
 };
 
 /* A wait until other nodes have given back the READ that they had when the bytes changed. */
@@ -94,7 +93,7 @@ void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_act
 /* Frees the holders; there must be no waiters, no operations and no awaits. */
 void kr_lease_table_fini(struct kr_lease_table *table);
 
-/* WAITER is granted now or later.  The caller owns it and has filled in node, kinds, operation, commitment, token. */
+/* WAITER is granted now or later.  The caller owns it and has filled in node, kinds, operation, commitment. */
 void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *waiter);
 /* Grants NODE those of KINDS that are free now, without a recall and behind all waiters.  Returns them, announcing if
  * not 0: then kr_lease_table_announced must follow. */

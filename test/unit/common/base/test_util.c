@@ -126,7 +126,7 @@ static void whole_transfers_stop_at_the_end_of_the_file(void **state)
 static void numbers_are_digits_alone(void **state)
 {
 	static const char *const wrong[] = {"", " 5", "5 ", "+5", "-5", "5k", "0x5", "1", "18446744073709551616"};
-	uint64_t number = 7;
+	uint64_t number = 7, high;
 
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(wrong); i++)
@@ -135,6 +135,12 @@ static void numbers_are_digits_alone(void **state)
 	assert_int_equal(number, 7);
 	assert_true(kr_parse_number("18446744073709551615", 0, UINT64_MAX, &number));
 	assert_true(number == UINT64_MAX);
+	assert_true(kr_parse_range("3-9", 3, 9, &number, &high) && number == 3 && high == 9);
+	assert_true(kr_parse_range("4", 3, 9, &number, &high) && number == 4 && high == 4);
+	assert_false(kr_parse_range("9-3", 3, 9, &number, &high));
+	assert_false(kr_parse_range("3-10", 3, 9, &number, &high));
+	assert_false(kr_parse_range("3-", 3, 9, &number, &high));
+	assert_false(kr_parse_range("", 0, 9, &number, &high));
 	assert_true(kr_parse_number("010", 2, 10, &number));
 	assert_int_equal(number, 10);
 }
