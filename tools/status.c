@@ -340,27 +340,14 @@ static void show_mount(const struct kr_mounted *mounted, void *context)
 		show_status(show, status);
 }
 
-struct sought {
-	unsigned dev_major, dev_minor;
-	bool found;
-};
-
-static void seek(const struct kr_mounted *mounted, void *context)
-{
-	struct sought *sought = context;
-
-	sought->found |= mounted->dev_major == sought->dev_major && mounted->dev_minor == sought->dev_minor;
-}
-
 /* A daemon with a control address but without a mount here.  One that was killed does not answer. */
 static void show_detached(unsigned dev_major, unsigned dev_minor, const char *socket, int pid, void *context)
 {
-	struct sought sought = {.dev_major = dev_major, .dev_minor = dev_minor};
 	struct show *show = context;
 	json_t *status;
 
 	(void)pid;
-	if (kr_mounted_for_each(seek, &sought) < 0 || sought.found || kr_ask_socket(socket, "status", "", &status) < 0)
+	if (kr_mounted_has(dev_major, dev_minor) != 0 || kr_ask_socket(socket, "status", "", &status) < 0)
 		return;
 	show->count++;
 	json_object_set_new(status, "detached", json_true());

@@ -127,6 +127,26 @@ int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted
 	return 0;
 }
 
+struct device {
+	unsigned dev_major, dev_minor;
+	bool found;
+};
+
+static void compare_device(const struct kr_mounted *mounted, void *context)
+{
+	struct device *device = context;
+
+	device->found |= mounted->dev_major == device->dev_major && mounted->dev_minor == device->dev_minor;
+}
+
+int kr_mounted_has(unsigned dev_major, unsigned dev_minor)
+{
+	struct device device = {dev_major, dev_minor, false};
+	int err = kr_mounted_for_each(compare_device, &device);
+
+	return err < 0 ? err : device.found;
+}
+
 char *kr_plain_path(const char *path)
 {
 	KR_AUTO_FREE char *directory = *path == '/' ? NULL : getcwd(NULL, 0);

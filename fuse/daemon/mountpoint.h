@@ -18,6 +18,8 @@ void kr_mounted_fini(struct kr_mounted *mounted);
 int kr_mounted_for_each(void (*visit)(const struct kr_mounted *mounted, void *context), void *context);
 /* PATH made absolute and free of "." and "..", by its letters alone, without any access to files; owned. */
 char *kr_plain_path(const char *path);
+/* Whether a kairanfs of this device is mounted in this namespace; -errno with a reason. */
+int kr_mounted_has(unsigned dev_major, unsigned dev_minor);
 /* The topmost kairanfs mount at or above PATH (absolute, made of real directories).  -ENOENT: none. */
 int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted);
 

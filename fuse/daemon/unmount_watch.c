@@ -25,18 +25,6 @@ struct kr_unmount_watch {
 	int handles;
 };
 
-struct search {
-	unsigned dev_major, dev_minor;
-	bool found;
-};
-
-static void look_at(const struct kr_mounted *mounted, void *context)
-{
-	struct search *search = context;
-
-	search->found |= mounted->dev_major == search->dev_major && mounted->dev_minor == search->dev_minor;
-}
-
 static void on_say(uv_timer_t *timer)
 {
 	const struct kr_unmount_watch *watch = timer->data;
@@ -53,14 +41,14 @@ static void on_say(uv_timer_t *timer)
 static void on_change(uv_poll_t *poll, int status, int events)
 {
 	struct kr_unmount_watch *watch = poll->data;
-	struct search search = {.dev_major = watch->dev_major, .dev_minor = watch->dev_minor};
 	bool was_unmounted = atomic_load(&watch->mount->unmounted);
+	int mounted = kr_mounted_has(watch->dev_major, watch->dev_minor);
 
 	(void)status, (void)events;
-	if (kr_mounted_for_each(look_at, &search) < 0 || search.found == !was_unmounted)
+	if (mounted < 0 || mounted == !was_unmounted)
 		return;
-	atomic_store(&watch->mount->unmounted, !search.found);
-	if (search.found) {
+	atomic_store(&watch->mount->unmounted, !mounted);
+	if (mounted) {
 		uv_timer_stop(&watch->say);
 		return;
 	}
