@@ -183,6 +183,14 @@ DIR *kr_opendir_at(int dirfd, const char *name)
 	return stream;
 }
 
+struct kr_fd_path kr_fd_path(int fd)
+{
+	struct kr_fd_path path;
+
+	snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
+	return path;
+}
+
 int kr_close(int fd)
 {
 	/* Linux frees the descriptor even when it reports EINTR: closing again could hit another thread's file. */

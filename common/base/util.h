@@ -64,6 +64,11 @@ int kr_open_standard_fds(void);
 /* A stream of the directory NAME in DIRFD ("." is DIRFD's own, from its first entry on); symbolic links are not
  * followed.  NULL with errno. */
 DIR *kr_opendir_at(int dirfd, const char *name);
+/* A path that leads to what a descriptor is for, also an O_PATH one. */
+struct kr_fd_path {
+	char text[32];
+};
+struct kr_fd_path kr_fd_path(int fd);
 /* close(2) whose error counts: 0 or -errno. */
 int kr_close(int fd);
 

@@ -37,18 +37,6 @@ static inline struct kr_view *kr_view_of(fuse_req_t req)
 	return ((struct kr_mount *)fuse_req_userdata(req))->view;
 }
 
-/* A path that leads to what an O_PATH descriptor is for. */
-struct kr_fd_path {
-	char text[32];
-};
-static inline struct kr_fd_path kr_fd_path(int fd)
-{
-	struct kr_fd_path path;
-
-	snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
-	return path;
-}
-
 /* Errors of the disk as programs shall see them; ERR is an errno, positive. */
 int kr_view_error(int err);
 /* Fills the reply for an inode that was found or made. */

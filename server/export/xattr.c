@@ -1,25 +1,13 @@
-/* Extended attributes, POSIX ACLs among them, as the caller. */
+/* Extended attributes, POSIX ACLs among them, as the caller.  By paths below /proc, because their calls take no O_PATH
+ * descriptors. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "common/base/util.h"
 #include "server/export/export_priv.h"
-
-struct xattr_path {
-	char text[32];
-};
-
-/* A /proc path, because xattr calls take no O_PATH descriptors. */
-static struct xattr_path path_of(int fd)
-{
-	struct xattr_path path;
-
-	snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
-	return path;
-}
 
 /* Opens FID and takes on CRED. */
 static int begin(
@@ -45,8 +33,9 @@ int kr_export_getxattr(struct kr_export *export, const struct kr_cred *cred, con
 	KR_AS as = {0};
 	int r = begin(export, cred, fid, &fd, &as);
 
-	return r < 0 ? r :
-		       end_read(getxattr(path_of(fd).text, name, value, KR_MIN(size, KR_XATTR_MAX)), name, ret_length);
+	return r < 0 ?
+		r :
+		end_read(getxattr(kr_fd_path(fd).text, name, value, KR_MIN(size, KR_XATTR_MAX)), name, ret_length);
 }
 
 int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, void *names,
@@ -57,7 +46,7 @@ int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, co
 	int r = begin(export, cred, fid, &fd, &as);
 
 	return r < 0 ? r :
-		       end_read(listxattr(path_of(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
+		       end_read(listxattr(kr_fd_path(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
 }
 
 /* The client's error for ERROR (an errno). Root may set all attributes on a local disk. This server has given up
@@ -81,7 +70,7 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	r = kr_export_writable(export);
 	if (r == 0)
 		r = begin(export, cred, fid, &fd, &as);
-	if (r == 0 && setxattr(path_of(fd).text, name, value, size, (int)flags) < 0)
+	if (r == 0 && setxattr(kr_fd_path(fd).text, name, value, size, (int)flags) < 0)
 		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s of %zu bytes", name, size);
 	return r;
 }
@@ -90,7 +79,8 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
  * Like a local filesystem, the server needs no right to removexattr then; else only root has it. */
 static bool strips_capabilities(int fd, const char *name)
 {
-	return strcmp(name, "security.capability") == 0 && faccessat(AT_FDCWD, path_of(fd).text, W_OK, AT_EACCESS) == 0;
+	return strcmp(name, "security.capability") == 0 &&
+		faccessat(AT_FDCWD, kr_fd_path(fd).text, W_OK, AT_EACCESS) == 0;
 }
 
 int kr_export_removexattr(
@@ -104,14 +94,14 @@ int kr_export_removexattr(
 		r = begin(export, cred, fid, &fd, &as);
 	if (r == 0 && strips_capabilities(fd, name))
 		kr_cred_leave(&as);
-	if (r == 0 && removexattr(path_of(fd).text, name) < 0)
+	if (r == 0 && removexattr(kr_fd_path(fd).text, name) < 0)
 		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s", name);
 	return r;
 }
 
 bool kr_entry_bare(int fd)
 {
-	struct xattr_path path = path_of(fd);
+	struct kr_fd_path path = kr_fd_path(fd);
 
 	/* A filesystem without ACLs would answer differently. */
 	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 &&
