@@ -329,9 +329,9 @@ static int measure_mount(struct envelope *envelope, const char *directory, const
 		fprintf(stderr, "\r%50s\r", "");
 	kr_bench_dir_remove(&envelope->dir);
 	if (err == 0) {
-		result = json_pack("{si sI so so so sO}", "kairan envelope", KR_ENVELOPE_FORMAT, "time", (json_int_t)time(NULL),
-			"machine", machine_json(), "mount", kr_text_json(mounted.path), "source",
-			kr_text_json(mounted.source), "points", envelope->points);
+		result = json_pack("{si sI so so so sO}", "kairan envelope", KR_ENVELOPE_FORMAT, "time",
+			(json_int_t)time(NULL), "machine", machine_json(), "mount", kr_text_json(mounted.path),
+			"source", kr_text_json(mounted.source), "points", envelope->points);
 		kr_envelope_print(result, stdout);
 	}
 	if (err == 0 && path)
@@ -351,18 +351,6 @@ static int compare(const char *first, const char *second)
 	json_decref(a);
 	json_decref(b);
 	return err;
-}
-
-static bool parse_number(const char *option, const char *text, unsigned max, unsigned *ret_number)
-{
-	uint64_t number;
-
-	if (!kr_parse_number(text, 1, max, &number)) {
-		fprintf(stderr, "kairan: %s: \"%s\" is not a number from 1 to %u\n", option, text, max);
-		return false;
-	}
-	*ret_number = (unsigned)number;
-	return true;
 }
 
 static int run(unsigned processes, unsigned max_mib, const char *directory, const char *path)
@@ -394,9 +382,9 @@ int kr_tool_envelope(int argc, char **argv)
 	int option;
 
 	while ((option = kr_tool_option(argc, argv, "h", options)) != -1) {
-		if (option == 'p' && !parse_number("--processes", optarg, PROCESSES_MAX, &processes))
+		if (option == 'p' && !kr_tool_number("--processes", optarg, PROCESSES_MAX, &processes))
 			return KR_EXIT_USAGE;
-		if (option == 'm' && !parse_number("--max-size", optarg, 64, &max_mib))
+		if (option == 'm' && !kr_tool_number("--max-size", optarg, 64, &max_mib))
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')
 			return kr_tool_usage(usage, option == 'h');

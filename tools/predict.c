@@ -96,7 +96,7 @@ static int read_trace(struct kr_traces *traces, const char *path)
 
 struct request {
 	const char *envelope;
-	double processes;
+	unsigned processes;
 	enum kr_predict_reads reads;
 	bool json;
 };
@@ -127,19 +127,6 @@ static int predict(const struct request *request, char **paths, int count)
 	return kr_bench_end(err);
 }
 
-static bool parse_processes(const char *text, double *ret_processes)
-{
-	char *end;
-	unsigned long processes = strtoul(text, &end, 10);
-
-	if (end == text || *end || processes < 1 || processes > 4096) {
-		fprintf(stderr, "kairan: --processes: \"%s\" is not a number from 1 to 4096\n", text);
-		return false;
-	}
-	*ret_processes = (double)processes;
-	return true;
-}
-
 int kr_tool_predict(int argc, char **argv)
 {
 	static const struct option options[] = {{"envelope", required_argument, NULL, 'e'},
@@ -151,7 +138,7 @@ int kr_tool_predict(int argc, char **argv)
 	int option;
 
 	while ((option = kr_tool_option(argc, argv, "h", options)) != -1) {
-		if (option == 'p' && !parse_processes(optarg, &request.processes))
+		if (option == 'p' && !kr_tool_number("--processes", optarg, 4096, &request.processes))
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')
 			return kr_tool_usage(usage, option == 'h');

@@ -389,6 +389,18 @@ int kr_tool_printed(int code)
 	return KR_EXIT_FAILED;
 }
 
+bool kr_tool_number(const char *option, const char *text, unsigned max, unsigned *ret_number)
+{
+	uint64_t number;
+
+	if (!kr_parse_number(text, 1, max, &number)) {
+		fprintf(stderr, "kairan: %s: \"%s\" is not a number from 1 to %u\n", option, text, max);
+		return false;
+	}
+	*ret_number = (unsigned)number;
+	return true;
+}
+
 int kr_tool_timeout(const char *text, unsigned long *ret_ms)
 {
 	char *end;

@@ -53,6 +53,8 @@ int kr_tool_usage(const char *usage, bool asked);
 /* Returns CODE.  If standard output has not taken all (a full disk), prints that and returns KR_EXIT_FAILED.  For
  * commands whose product is their output. */
 int kr_tool_printed(int code);
+/* The number TEXT of OPTION, from 1 to MAX.  False, after a message: it is none. */
+bool kr_tool_number(const char *option, const char *text, unsigned max, unsigned *ret_number);
 /* The SECONDS of --timeout as milliseconds.  -EINVAL, after a message: TEXT is no number of seconds above 0. */
 int kr_tool_timeout(const char *text, unsigned long *ret_ms);
 
