@@ -1,7 +1,8 @@
-/* See loop.h.  One lock guards the queue of posted tasks, and a uv_async wakes the loop.  After each wait for events the
- * loop takes the tasks one by one, at most TURN of them, so that sockets and timers get their share.
- * Only the first post to an empty queue wakes the loop, and a turn that leaves tasks behind wakes it again.  What the
- * callbacks of events and the tasks themselves post needs no waking: its turn comes before the next wait.
+/* See loop.h.  One lock guards the queue of posted tasks.  The thread that has the turn (common/rpc/turns.h) takes them
+ * one by one, at most TURN of them at a time, so that sockets and timers get their share.  It passes the turn on when
+ * there are no tasks.
+ * A post wakes the thread that waits for events.  It need not if the poster itself looks at the tasks soon, because it
+ * has the turn or will help.  One wake is enough until the queue has been found empty.
  */
 #include "fuse/base/loop.h"
 
@@ -11,29 +12,34 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "common/rpc/turns.h"
 
 enum { TURN = 128 };
 
 struct kr_loop {
 	uv_loop_t uv;
-	uv_async_t async;
-	uv_prepare_t before_wait;
+	struct kr_turns turns;
 	uv_check_t after_wait;
-	bool tasks_follow; /* loop thread: before it waits again, it takes tasks */
 	pthread_t thread;
-	pthread_mutex_t lock; /* guards the next three and every task's `queued` */
+	pthread_mutex_t lock; /* guards the rest and every task's `queued` */
 	struct kr_list tasks;
 	size_t count;
-	bool stop;
+	bool woken; /* since the queue was empty */
+	bool stop, ended;
 };
+
+/* Of a thread that calls kr_loop_help after its posts. */
+static _Thread_local bool helper;
 
 static struct kr_task *take_task(struct kr_loop *loop)
 {
 	KR_SCOPED_LOCK(&loop->lock);
 	struct kr_link *link = kr_list_pop(&loop->tasks);
 
-	if (!link)
+	if (!link) {
+		loop->woken = false;
 		return NULL;
+	}
 	struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
 	task->queued = false;
 	loop->count--;
@@ -42,42 +48,35 @@ static struct kr_task *take_task(struct kr_loop *loop)
 
 static void close_handles(struct kr_loop *loop)
 {
-	uv_close((uv_handle_t *)&loop->async, NULL);
-	uv_close((uv_handle_t *)&loop->before_wait, NULL);
+	kr_turns_close(&loop->turns);
 	uv_close((uv_handle_t *)&loop->after_wait, NULL);
-}
-
-static void on_before_wait(uv_prepare_t *prepare)
-{
-	struct kr_loop *loop = prepare->data;
-
-	loop->tasks_follow = true;
 }
 
 static void on_after_wait(uv_check_t *check)
 {
 	struct kr_loop *loop = check->data;
 	struct kr_task *task;
-	size_t left;
-	bool stop;
 
 	for (unsigned turn = 0; turn < TURN && (task = take_task(loop)) != NULL; turn++)
 		task->fn(task);
-	loop->tasks_follow = false;
-	pthread_mutex_lock(&loop->lock);
-	left = loop->count;
-	stop = loop->stop;
-	pthread_mutex_unlock(&loop->lock);
-	if (left)
-		uv_async_send(&loop->async);
-	else if (stop && !uv_is_closing((uv_handle_t *)&loop->async))
-		close_handles(loop);
+	KR_SCOPED_LOCK(&loop->lock);
+	if (!loop->stop || loop->count || loop->ended)
+		return;
+	loop->ended = true;
+	close_handles(loop);
 }
 
-/* It has ended the wait: on_after_wait does the rest. */
-static void on_async(uv_async_t *async)
+static bool has_tasks(struct kr_loop *loop)
 {
-	(void)async;
+	KR_SCOPED_LOCK(&loop->lock);
+	return loop->count > 0 && !loop->ended;
+}
+
+static void run_all(struct kr_loop *loop)
+{
+	do
+		kr_turns_run(&loop->turns);
+	while (has_tasks(loop));
 }
 
 static void *run(void *context)
@@ -85,8 +84,28 @@ static void *run(void *context)
 	struct kr_loop *loop = context;
 
 	pthread_setname_np(pthread_self(), "kr-loop");
-	uv_run(&loop->uv, UV_RUN_DEFAULT);
+	kr_turns_take(&loop->turns);
+	do
+		run_all(loop);
+	while (kr_turns_wait(&loop->turns));
 	return NULL;
+}
+
+void kr_loop_will_help(void)
+{
+	helper = true;
+}
+
+void kr_loop_help(struct kr_loop *loop)
+{
+	if (!has_tasks(loop))
+		return;
+	if (!kr_turns_try(&loop->turns)) {
+		kr_turns_wake(&loop->turns); /* who has the turn may have looked for tasks already */
+		return;
+	}
+	run_all(loop);
+	kr_turns_pass(&loop->turns);
 }
 
 int kr_loop_new(struct kr_loop **ret_loop)
@@ -100,11 +119,9 @@ int kr_loop_new(struct kr_loop **ret_loop)
 	}
 	pthread_mutex_init(&loop->lock, NULL);
 	kr_list_init(&loop->tasks);
-	loop->async.data = loop->before_wait.data = loop->after_wait.data = loop;
-	err = uv_async_init(&loop->uv, &loop->async, on_async);
+	loop->after_wait.data = loop;
+	err = kr_turns_init(&loop->turns, &loop->uv);
 	assert(err == 0);
-	uv_prepare_init(&loop->uv, &loop->before_wait);
-	uv_prepare_start(&loop->before_wait, on_before_wait);
 	uv_check_init(&loop->uv, &loop->after_wait);
 	uv_check_start(&loop->after_wait, on_after_wait);
 	err = -pthread_create(&loop->thread, NULL, run, loop);
@@ -126,11 +143,12 @@ void kr_loop_free(struct kr_loop *loop)
 	pthread_mutex_lock(&loop->lock);
 	loop->stop = true;
 	pthread_mutex_unlock(&loop->lock);
-	uv_async_send(&loop->async);
+	kr_turns_wake(&loop->turns);
 	pthread_join(loop->thread, NULL);
 	int err = uv_loop_close(&loop->uv);
 	assert(err == 0);
 	(void)err;
+	kr_turns_fini(&loop->turns);
 	pthread_mutex_destroy(&loop->lock);
 	free(loop);
 }
@@ -142,22 +160,22 @@ uv_loop_t *kr_loop_uv(struct kr_loop *loop)
 
 bool kr_loop_here(const struct kr_loop *loop)
 {
-	return pthread_equal(pthread_self(), loop->thread);
+	return kr_turns_mine(&loop->turns);
 }
 
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
 {
-	bool first = false;
-
 	pthread_mutex_lock(&loop->lock);
 	if (!task->queued) {
 		task->queued = true;
-		first = loop->count++ == 0;
+		loop->count++;
 		kr_list_append(&loop->tasks, &task->link);
 	}
 	/* Under the lock: otherwise a task that ends the loop could free it in between. */
-	if (first && !(kr_loop_here(loop) && loop->tasks_follow))
-		uv_async_send(&loop->async);
+	if (!loop->woken && !helper && !kr_turns_covers(&loop->turns)) {
+		loop->woken = true;
+		kr_turns_wake(&loop->turns);
+	}
 	pthread_mutex_unlock(&loop->lock);
 }
 
@@ -205,6 +223,7 @@ void kr_loop_run(struct kr_loop *loop, void (*fn)(void *context), void *context)
 		return;
 	}
 	kr_loop_post(loop, &wait.task);
+	kr_turns_wake(&loop->turns);
 	pthread_mutex_lock(&wait.lock);
 	while (!wait.done)
 		pthread_cond_wait(&wait.done_cond, &wait.lock);

@@ -1,7 +1,8 @@
-/* kr-loop: the node's event loop thread, and the way into it from other threads.
+/* kr-loop: the node's event loop, and the way into it from other threads.
  *
- * All protocol state of a mount (rpc, session, hops, ops, timers) belongs to this thread.  The loop gives blocking disk
- * I/O to libuv's pool with uv_queue_work.
+ * All protocol state of a mount (rpc, session, hops, ops, timers) belongs to the loop thread.  That is kr-loop, or
+ * another thread in its place for as long as kr_loop_help takes.  The loop gives blocking disk I/O to libuv's pool with
+ * uv_queue_work.
  */
 #ifndef KR_FUSE_LOOP_H
 #define KR_FUSE_LOOP_H
@@ -34,6 +35,12 @@ bool kr_loop_here(const struct kr_loop *loop);
 /* Any thread; never blocks.  Tasks run in the order of their posts.  A task never runs inside this call, so the caller
  * may hold locks.  TASK must live until it has run, or until kr_loop_forget. */
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task);
+/* For a thread that posts and then helps (libfuse's worker).  What it posts from now on does not wake kr-loop.  The
+ * thread calls kr_loop_help soon, and waits for nothing of the loop before. */
+void kr_loop_will_help(void);
+/* Runs the loop in kr-loop's place until there is nothing left to be done, unless the loop runs just now.  The caller
+ * holds no lock. */
+void kr_loop_help(struct kr_loop *loop);
 /* Loop thread: takes TASK back if it is queued. */
 void kr_loop_forget(struct kr_loop *loop, struct kr_task *task);
 /* Runs FN in the loop thread and waits for its return; for starting and stopping.  In the loop thread, runs FN at once.

@@ -23,6 +23,7 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
+#include "fuse/base/loop.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/base/options.h"
 
@@ -152,6 +153,7 @@ static void *work(void *context)
 	struct fuse_buf buffer = {0};
 
 	pthread_setname_np(pthread_self(), "kr-fuse");
+	kr_loop_will_help();
 	while (!fuse_session_exited(kernel->fuse)) {
 		int length = fuse_session_receive_buf(kernel->fuse, &buffer);
 
@@ -164,6 +166,7 @@ static void *work(void *context)
 		fuse_session_process_buf(kernel->fuse, &buffer);
 		if (kernel->side->served)
 			kernel->side->served(kernel->mount);
+		kr_loop_help(kernel->mount->kr_loop);
 	}
 	free(buffer.mem);
 	pthread_mutex_lock(&kernel->lock);

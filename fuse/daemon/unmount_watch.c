@@ -1,14 +1,19 @@
-/* See unmount_watch.h.  The kernel reports each change of this namespace's mounts as a priority event of mountinfo. */
+/* See unmount_watch.h.  The kernel reports each change of this namespace's mounts as a priority event of mountinfo.
+ * The first poll takes the event away, so the loop cannot watch it (common/rpc/turns.h), and a thread waits for it. */
 #include "fuse/daemon/unmount_watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/base/util.h"
+#include "fuse/base/loop.h"
 #include "fuse/base/options.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/writeback/flush.h"
@@ -19,10 +24,10 @@ enum { SAY_MS = 1000 };
 struct kr_unmount_watch {
 	struct kr_mount *mount;
 	unsigned dev_major, dev_minor;
-	int fd;
-	uv_poll_t poll;
+	int fd, end_fd; /* mountinfo; an eventfd: the thread ends */
+	pthread_t thread;
+	struct kr_task look_task;
 	uv_timer_t say;
-	int handles;
 };
 
 static void on_say(uv_timer_t *timer)
@@ -38,13 +43,12 @@ static void on_say(uv_timer_t *timer)
 		watch->mount->flusher ? "all is flushed at once from now on; " : "");
 }
 
-static void on_change(uv_poll_t *poll, int status, int events)
+static void look(struct kr_task *task)
 {
-	struct kr_unmount_watch *watch = poll->data;
+	struct kr_unmount_watch *watch = KR_CONTAINER_OF(task, struct kr_unmount_watch, look_task);
 	bool was_unmounted = atomic_load(&watch->mount->unmounted);
 	int mounted = kr_mounted_has(watch->dev_major, watch->dev_minor);
 
-	(void)status, (void)events;
 	if (mounted < 0 || mounted == !was_unmounted)
 		return;
 	atomic_store(&watch->mount->unmounted, !mounted);
@@ -57,42 +61,58 @@ static void on_change(uv_poll_t *poll, int status, int events)
 	uv_timer_start(&watch->say, on_say, SAY_MS, 0);
 }
 
+static void *wait_for_changes(void *context)
+{
+	struct kr_unmount_watch *watch = context;
+	struct pollfd events[] = {{.fd = watch->fd, .events = POLLPRI}, {.fd = watch->end_fd, .events = POLLIN}};
+
+	pthread_setname_np(pthread_self(), "kr-mounts");
+	while (poll(events, KR_ARRAY_SIZE(events), -1) < 0 || !events[1].revents)
+		kr_loop_post(watch->mount->kr_loop, &watch->look_task);
+	return NULL;
+}
+
+static void close_fds(struct kr_unmount_watch *watch)
+{
+	if (watch->fd >= 0)
+		close(watch->fd);
+	if (watch->end_fd >= 0)
+		close(watch->end_fd);
+	free(watch);
+}
+
 struct kr_unmount_watch *kr_unmount_watch_new(struct kr_mount *mount, unsigned dev_major, unsigned dev_minor)
 {
 	struct kr_unmount_watch *watch = kr_xcalloc(1, sizeof(*watch));
 	int err;
 
-	*watch = (struct kr_unmount_watch){.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor};
+	*watch = (struct kr_unmount_watch){
+		.mount = mount, .dev_major = dev_major, .dev_minor = dev_minor, .look_task.fn = look};
 	watch->fd = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-	err = watch->fd < 0 ? -errno : uv_poll_init(mount->loop, &watch->poll, watch->fd);
-	if (err < 0) {
-		kr_log_warn("cannot watch /proc/self/mountinfo: %s", strerror(-err));
-		if (watch->fd >= 0)
-			close(watch->fd);
-		free(watch);
+	watch->end_fd = eventfd(0, EFD_CLOEXEC);
+	err = watch->fd < 0 || watch->end_fd < 0 ? errno :
+						   pthread_create(&watch->thread, NULL, wait_for_changes, watch);
+	if (err) {
+		kr_log_warn("cannot watch /proc/self/mountinfo: %s", strerror(err));
+		close_fds(watch);
 		return NULL;
 	}
 	uv_timer_init(mount->loop, &watch->say);
-	watch->poll.data = watch->say.data = watch;
-	watch->handles = 2;
-	uv_poll_start(&watch->poll, UV_PRIORITIZED, on_change);
+	watch->say.data = watch;
 	return watch;
 }
 
 static void on_closed(uv_handle_t *handle)
 {
-	struct kr_unmount_watch *watch = handle->data;
-
-	if (--watch->handles > 0)
-		return;
-	close(watch->fd);
-	free(watch);
+	close_fds(handle->data);
 }
 
 void kr_unmount_watch_free(struct kr_unmount_watch *watch)
 {
 	if (!watch)
 		return;
-	uv_close((uv_handle_t *)&watch->poll, on_closed);
+	eventfd_write(watch->end_fd, 1);
+	pthread_join(watch->thread, NULL);
+	kr_loop_forget(watch->mount->kr_loop, &watch->look_task);
 	uv_close((uv_handle_t *)&watch->say, on_closed);
 }

@@ -129,6 +129,144 @@ static void tasks_that_are_queued_run_before_the_end(void **state)
 	assert_int_equal(kr_loop_new(&world.loop), 0);
 }
 
+/* --- threads that help -------------------------------------------------------------------------- */
+
+enum { HELPERS = 4, ROUNDS = 2000 };
+
+static _Thread_local bool is_helper;
+static _Atomic bool helped;
+
+static void note_helper(struct kr_task *task)
+{
+	(void)task;
+	helped = is_helper;
+	world.runs++;
+}
+
+static void *be_helper(void *context)
+{
+	void (*help)(void) = context;
+
+	is_helper = true;
+	kr_loop_will_help();
+	help();
+	return NULL;
+}
+
+static void have_helper(void (*help)(void))
+{
+	pthread_t thread;
+
+	assert_int_equal(pthread_create(&thread, NULL, be_helper, (void *)help), 0);
+	pthread_join(thread, NULL);
+}
+
+static void post_and_help(void)
+{
+	kr_loop_post(world.loop, &world.task);
+	kr_loop_help(world.loop);
+}
+
+static void post_until_helped(void)
+{
+	const uint64_t until_ns = kr_clock_ns() + 10 * KR_NS_PER_S;
+
+	while (!helped && kr_clock_ns() < until_ns) /* kr-loop may have the turn just then */
+		post_and_help();
+}
+
+static void who_helps_runs_what_it_has_posted(void **state)
+{
+	(void)state;
+	helped = false;
+	world.task.fn = note_helper;
+	have_helper(post_until_helped);
+	assert_true(helped);
+}
+
+static void start_timer_task(struct kr_task *task)
+{
+	task->fn = count_run;
+	start_timer(NULL);
+}
+
+/* Nothing else wakes kr-loop. */
+static void a_timer_that_a_helper_has_started_fires(void **state)
+{
+	const uint64_t until_ns = kr_clock_ns() + 10 * KR_NS_PER_S;
+
+	(void)state;
+	world.task.fn = start_timer_task;
+	have_helper(post_and_help);
+	while (world.runs < 1 && kr_clock_ns() < until_ns)
+		;
+	assert_int_equal(world.ticks, 1);
+}
+
+static struct kr_task others;
+
+/* Another thread's task does not wait for the helper. */
+static void post_and_wait_for_another(void)
+{
+	const uint64_t until_ns = kr_clock_ns() + 10 * KR_NS_PER_S;
+
+	kr_loop_post(world.loop, &world.task);
+	helped = true;
+	while (world.runs < 2 && kr_clock_ns() < until_ns)
+		;
+}
+
+static void a_post_beside_that_of_a_helper_wakes(void **state)
+{
+	pthread_t thread;
+
+	(void)state;
+	helped = false;
+	others = (struct kr_task){.fn = count_run};
+	assert_int_equal(pthread_create(&thread, NULL, be_helper, (void *)post_and_wait_for_another), 0);
+	while (!helped)
+		;
+	kr_loop_post(world.loop, &others);
+	pthread_join(thread, NULL);
+	assert_int_equal(world.runs, 2);
+}
+
+static unsigned counted; /* by the loop thread, whoever that is */
+
+static void count_in_loop(struct kr_task *task)
+{
+	(void)task;
+	assert_true(kr_loop_here(world.loop));
+	counted++;
+}
+
+static void post_counted(void)
+{
+	struct kr_task tasks[8];
+
+	for (unsigned i = 0; i < ROUNDS; i++) {
+		for (unsigned j = 0; j < KR_ARRAY_SIZE(tasks); j++) {
+			tasks[j] = (struct kr_task){.fn = count_in_loop};
+			kr_loop_post(world.loop, &tasks[j]);
+		}
+		kr_loop_help(world.loop);
+		kr_loop_run(world.loop, nothing, NULL);
+	}
+}
+
+static void only_one_thread_at_a_time_is_the_loop_thread(void **state)
+{
+	pthread_t threads[HELPERS];
+
+	(void)state;
+	counted = 0;
+	for (unsigned i = 0; i < HELPERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, be_helper, (void *)post_counted), 0);
+	for (unsigned i = 0; i < HELPERS; i++)
+		pthread_join(threads[i], NULL);
+	assert_int_equal(counted, HELPERS * ROUNDS * 8);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -139,6 +277,10 @@ int main(void)
 		TEST(tasks_that_post_each_other_need_no_other_event),
 		TEST(a_task_that_a_timer_posts_runs),
 		TEST(tasks_that_are_queued_run_before_the_end),
+		TEST(who_helps_runs_what_it_has_posted),
+		TEST(a_timer_that_a_helper_has_started_fires),
+		TEST(a_post_beside_that_of_a_helper_wakes),
+		TEST(only_one_thread_at_a_time_is_the_loop_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
