@@ -379,7 +379,8 @@ static void send_close(struct kr_file *file, bool dirty, bool keep)
 	request.count = file->open.count - used;
 	file->open.count = used;
 	file->open.closing = request.count;
-	kr_rpc_call(file->mount->rpc, KR_MSG_CLOSE, &request, NULL, 0, KR_RPC_HARD, closed, kr_file_get(file));
+	kr_rpc_call(file->mount->rpc, KR_MSG_CLOSE, &request, NULL, 0, KR_RPC_HARD | KR_RPC_LATER, closed,
+		kr_file_get(file));
 }
 
 /* Decides at the end of a step whether there is a reason to keep the file. */

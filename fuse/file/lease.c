@@ -69,7 +69,8 @@ static void give_back(struct kr_file *file, uint8_t kinds)
 	if ((kinds & KR_LEASE_READ) && file->stage)
 		kr_stage_suspend(file->stage);
 	(void)KR_FAULT("lease.return");
-	kr_rpc_call(file->mount->rpc, KR_MSG_RETURN, &request, NULL, 0, KR_RPC_HARD, returned, kr_file_get(file));
+	kr_rpc_call(file->mount->rpc, KR_MSG_RETURN, &request, NULL, 0, KR_RPC_HARD | KR_RPC_LATER, returned,
+		kr_file_get(file));
 }
 
 void kr_lease_note_flush(struct kr_file *file)

@@ -238,9 +238,34 @@ static void send_waiting(struct kr_rpc *rpc)
 {
 	struct kr_call *call;
 
+	rpc->has_later = false;
 	KR_LIST_FOR_EACH(call, &rpc->calls, link)
 		if (!call->on_wire && may_go(rpc))
 			transmit(rpc, call);
+}
+
+static void on_later(uv_timer_t *timer)
+{
+	struct kr_rpc *rpc = timer->data;
+
+	if (rpc->has_later)
+		send_waiting(rpc);
+	else
+		uv_timer_stop(timer);
+}
+
+/* CALL is the last of all: the calls leave in the order in which they were submitted, whatever waits for others. */
+static void send_now_or_later(struct kr_rpc *rpc, struct kr_call *call)
+{
+	if (call->flags & KR_RPC_LATER) {
+		rpc->has_later = true;
+		if (!uv_is_active((uv_handle_t *)&rpc->later))
+			uv_timer_start(&rpc->later, on_later, KR_RPC_LATER_MS, KR_RPC_LATER_MS);
+	} else if (rpc->has_later) {
+		send_waiting(rpc);
+	} else {
+		transmit(rpc, call);
+	}
 }
 
 /* A failure to report to the callback later, from the loop. */
@@ -290,7 +315,7 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	if (rpc->hooks)
 		call->change = rpc->hooks->begun(rpc->mount, call->type, call->fields.bytes, call->fields.length);
 	if (may_go(rpc))
-		transmit(rpc, call);
+		send_now_or_later(rpc, call);
 	return call->id;
 }
 
@@ -378,6 +403,7 @@ void kr_rpc_connection_lost(struct kr_rpc *rpc)
 	struct kr_call *call;
 
 	rpc->gate = KR_RPC_SHUT;
+	rpc->has_later = false; /* all wait for the next connection */
 	KR_LIST_FOR_EACH(call, &rpc->calls, link)
 		call->on_wire = false;
 	/* Callbacks may change the list, so start over after each that ran. */
@@ -489,6 +515,8 @@ void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, cons
 	if (!link)
 		return;
 	free_down(link, rpc);
+	if (rpc->has_later)
+		send_waiting(rpc);
 	/* Without a live connection the server asks again. */
 	if (rpc->conn && rpc->gate != KR_RPC_SHUT)
 		kr_conn_reply(rpc->conn, down->type, down->id, 0, err, err ? NULL : msg, NULL, 0);
@@ -542,6 +570,7 @@ void kr_rpc_stop(struct kr_rpc *rpc)
 	}
 	uv_timer_stop(&rpc->retry);
 	uv_timer_stop(&rpc->tick);
+	uv_timer_stop(&rpc->later);
 	while ((link = rpc->calls.head.next) != &rpc->calls.head)
 		end_call(KR_LIST_ENTRY(link, struct kr_call, link), -ECANCELED, NULL, NULL);
 }

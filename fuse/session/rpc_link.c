@@ -124,8 +124,9 @@ int kr_rpc_new(struct kr_mount *mount, const struct kr_endpoint *server, struct 
 	kr_table_init(&rpc->downs);
 	uv_timer_init(mount->loop, &rpc->retry);
 	uv_timer_init(mount->loop, &rpc->tick);
-	rpc->retry.data = rpc->tick.data = rpc;
-	rpc->timers = 2;
+	uv_timer_init(mount->loop, &rpc->later);
+	rpc->retry.data = rpc->tick.data = rpc->later.data = rpc;
+	rpc->timers = 3;
 	*ret_rpc = rpc;
 	return 0;
 }
@@ -145,6 +146,7 @@ void kr_rpc_free(struct kr_rpc *rpc)
 	rpc->freed = true;
 	uv_close((uv_handle_t *)&rpc->retry, on_timer_closed);
 	uv_close((uv_handle_t *)&rpc->tick, on_timer_closed);
+	uv_close((uv_handle_t *)&rpc->later, on_timer_closed);
 }
 
 void kr_rpc_start(struct kr_rpc *rpc, const struct kr_rpc_events *events, void *context)

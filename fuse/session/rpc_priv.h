@@ -11,6 +11,7 @@ enum {
 	KR_RPC_ATTEMPT_MS = 10000,
 	KR_RPC_TICK_MS = 250,
 	KR_RPC_CANCEL_MS = 1500,
+	KR_RPC_LATER_MS = 2,
 	KR_RPC_TYPES = 128
 };
 
@@ -67,6 +68,8 @@ struct kr_rpc {
 	const char *reset_reason; /* why the rpc closes the connection; NULL: it does not */
 	struct kr_resolve *resolving;
 	uv_timer_t retry, tick;
+	uv_timer_t later; /* runs on until it finds nothing to send: so seldom does one begin */
+	bool has_later;   /* calls wait to be sent with others (KR_RPC_LATER) */
 	uint64_t backoff_ms, attempt_ns, heard_ns;
 	size_t next_address;             /* among the addresses of the server's name */
 	struct sockaddr_storage address; /* of the present connection, or the latest */

@@ -254,6 +254,84 @@ static void what_cannot_be_encoded_is_reported_later(void **state)
 	assert_int_equal(answer.err, -EINVAL);
 }
 
+/* --- calls that nobody waits for ---------------------------------------------------------------- */
+
+static void answer_all(struct answer *answers, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		reply_nothing(&server.seen[i]);
+	for (size_t i = 0; i < count; i++)
+		UNTIL(answers[i].count);
+}
+
+static void a_call_that_may_wait_goes_with_the_next_in_order(void **state)
+{
+	struct answer answers[3] = {0};
+	uint64_t ids[3];
+
+	(void)state;
+	kr_rpc_open(mount.rpc);
+	ids[0] = ask_remove(&answers[0], KR_RPC_LATER);
+	ids[1] = ask_remove(&answers[1], KR_RPC_LATER);
+	ids[2] = ask_remove(&answers[2], 0);
+	UNTIL(server.count == 3);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(server.seen[i].id, ids[i]);
+	answer_all(answers, 3);
+}
+
+static void a_call_that_may_wait_goes_by_itself(void **state)
+{
+	struct answer answers[3] = {0};
+
+	(void)state;
+	kr_rpc_open(mount.rpc);
+	for (size_t i = 0; i < 3; i++) { /* also when the last one is long ago */
+		ask_remove(&answers[i], KR_RPC_LATER);
+		assert_int_equal(server.count, i);
+		UNTIL(server.count == i + 1);
+		for (int j = 0; j < 3; j++)
+			turn();
+	}
+	answer_all(answers, 3);
+}
+
+/* Else the server could grant a lease anew for which the RETURN comes then. */
+static void an_answer_does_not_overtake_a_call_that_waits(void **state)
+{
+	struct kr_recall_reply nothing = {};
+	struct answer answer = {0};
+
+	(void)state;
+	downs = 0;
+	recalled = (struct answer){0};
+	kr_rpc_on(mount.rpc, KR_MSG_RECALL, on_recall);
+	kr_rpc_open(mount.rpc);
+	recall(5, 0);
+	UNTIL(downs == 1);
+	ask_remove(&answer, KR_RPC_LATER);
+	kr_rpc_answer(mount.rpc, &last_down, 0, &nothing);
+	UNTIL(recalled.count == 1);
+	assert_int_equal(server.count, 1);
+	answer_all(&answer, 1);
+}
+
+static void a_call_that_waits_survives_the_connection(void **state)
+{
+	struct answer answer = {0};
+
+	(void)state;
+	kr_rpc_open(mount.rpc);
+	ask_remove(&answer, KR_RPC_LATER);
+	kr_rpc_reset(mount.rpc, "a test");
+	UNTIL(server.connections == 2 && server.conn);
+	assert_int_equal(server.count, 0);
+	kr_rpc_open(mount.rpc);
+	UNTIL(server.count == 1);
+	assert_int_equal(server.seen[0].flags & KR_FRAME_RESEND, 0);
+	answer_all(&answer, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +343,10 @@ int main(void)
 		TEST(a_request_of_the_server_is_delivered_once_while_it_is_unanswered),
 		TEST(answers_for_an_ended_session_are_dropped),
 		TEST(what_cannot_be_encoded_is_reported_later),
+		TEST(a_call_that_may_wait_goes_with_the_next_in_order),
+		TEST(a_call_that_may_wait_goes_by_itself),
+		TEST(an_answer_does_not_overtake_a_call_that_waits),
+		TEST(a_call_that_waits_survives_the_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
