@@ -130,8 +130,10 @@ struct kr_removed {
 	struct kr_fid moved, exchanged;                     /* rename: the files with other names now; length 0: none */
 	struct kr_own_change own, moved_own, exchanged_own; /* of these three, where known */
 };
-/* unlink, or rmdir if DIRECTORY. A regular file of up to DELAYED_MAX bytes gets a delayed unlink by a hold of the
- * caller's, unless space or inodes run short. RET_REMOVED may be NULL without. */
+enum { KR_EXPORT_YOUNG_S = 10 };
+/* unlink, or rmdir if DIRECTORY. A regular file of up to DELAYED_MAX bytes, with a ctime of the last
+ * KR_EXPORT_YOUNG_S, gets a delayed unlink by a hold of the caller's. It does not if space or inodes run short.
+ * RET_REMOVED may be NULL if DELAYED_MAX is 0. */
 int kr_export_remove(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, bool directory, uint64_t delayed_max, struct kr_removed *ret_removed);
 /* FLAGS: 1 NOREPLACE, 2 EXCHANGE. DELAYED_MAX and RET_REPLACED (may be NULL without) as for kr_export_remove, of a

@@ -94,6 +94,14 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 									 0;
 }
 
+/* Whether the file has got its name a moment ago, or may have: that sets ctime. */
+static bool is_young(const struct stat *st)
+{
+	const int64_t age_s = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - st->st_ctim.tv_sec;
+
+	return age_s < KR_EXPORT_YOUNG_S;
+}
+
 /* Whether VICTIM gets a delayed unlink: while the filesystem has room for many. */
 static bool may_delay(const struct victim *victim, uint64_t delayed_max)
 {
@@ -101,7 +109,7 @@ static bool may_delay(const struct victim *victim, uint64_t delayed_max)
 	struct statvfs room;
 
 	if (delayed_max == 0 || victim->st.st_nlink != 1 || (uint64_t)victim->st.st_size > delayed_max ||
-		fstatvfs(victim->fd, &room) < 0)
+		!is_young(&victim->st) || fstatvfs(victim->fd, &room) < 0)
 		return false;
 	return (uint64_t)room.f_bavail * room.f_frsize > spare_bytes &&
 		(room.f_files == 0 || room.f_favail > spare_inodes);

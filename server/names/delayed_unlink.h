@@ -3,7 +3,8 @@
  * A program's open is two requests, LOOKUP and OPEN.  On a local disk nothing comes between the two; here a rename or
  * removal can.  The kernel repeats the lookup only once, so a program that opens a file which others replace again and
  * again would meet ESTALE.  So the server keeps such a file open for KR_DELAYED_UNLINK_MS, and the OPEN finds the file
- * of its LOOKUP.
+ * of its LOOKUP.  A file that has had its name for KR_EXPORT_YOUNG_S does not need that: the second lookup finds no
+ * name, or a younger file.
  *
  * At most KR_DELAYED_UNLINK_MAX files are kept (then the oldest ends), none larger than KR_DELAYED_UNLINK_SIZE_MAX.
  * None is kept where space or inodes run short (remove.c): a program that removes a file for its room gets the room at

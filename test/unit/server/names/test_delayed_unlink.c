@@ -8,6 +8,15 @@
 #include "common/base/log.h"
 #include "server/names/delayed_unlink.h"
 
+static uint64_t ahead_ns; /* of the export's clock */
+
+uint64_t __real_kr_clock_real_ns(void);
+uint64_t __wrap_kr_clock_real_ns(void);
+uint64_t __wrap_kr_clock_real_ns(void)
+{
+	return __real_kr_clock_real_ns() + ahead_ns;
+}
+
 /* A file of SIZE bytes that nobody has open; NODE has looked it up. */
 static struct kr_fid put(struct fixture *f, struct node *node, const char *name, off_t size)
 {
@@ -139,6 +148,20 @@ static void large_ones_and_those_with_another_name_or_an_open_need_none(void **s
 	assert_int_equal(open_it(node, &small), 0);
 }
 
+/* Who has looked it up looks the name up again. */
+static void an_old_file_needs_none(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid old = put(f, node, "old", 10);
+
+	ahead_ns = KR_EXPORT_YOUNG_S * KR_NS_PER_S;
+	remove_name(node, "old");
+	ahead_ns = 0;
+	assert_int_equal(f->server.delayed_unlink->count, 0);
+	assert_int_equal(open_it(node, &old), -ESTALE);
+}
+
 static void of_too_many_the_oldest_ends(void **state)
 {
 	struct fixture *f = *state;
@@ -194,6 +217,7 @@ int main(void)
 		TEST(who_has_opened_it_meanwhile_keeps_it),
 		TEST(a_file_that_is_replaced_lingers_too),
 		TEST(large_ones_and_those_with_another_name_or_an_open_need_none),
+		TEST(an_old_file_needs_none),
 		TEST(of_too_many_the_oldest_ends),
 		TEST(a_server_that_stops_ends_them),
 	};
