@@ -51,7 +51,7 @@ int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *pare
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
 /* Whether FD's file has no extended attributes, thus no ACL, on a filesystem that could have them. By the server
  * itself. */
-bool kr_entry_bare(int fd);
+bool kr_entry_bare(struct kr_export *export, int fd);
 /* Inode number and birth time of FD. */
 int kr_entry_inode(int fd, struct kr_identity *ret_identity);
 

@@ -44,6 +44,7 @@ struct kr_export {
 	pthread_mutex_t widening;
 	pthread_mutex_t renewing; /* held while what has been removed of .kairan is made anew */
 	_Atomic bool gone;
+	_Atomic bool has_acls; /* its filesystem can store them: known from a file without */
 	_Atomic uint64_t next_tick_ns;
 	_Atomic uint64_t reads, read_bytes, writes, write_bytes;
 };

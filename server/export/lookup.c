@@ -62,7 +62,7 @@ int kr_export_lookup_many(struct kr_export *export, const struct kr_cred *cred, 
 			fds[i] = -1;
 		r = look_up(export, cred, parent, dirfd, names + done, some, looked + done, fds);
 		for (size_t i = 0; i < some; i++) {
-			looked[done + i].bare = r == 0 && looked[done + i].err == 0 && kr_entry_bare(fds[i]);
+			looked[done + i].bare = r == 0 && looked[done + i].err == 0 && kr_entry_bare(export, fds[i]);
 			if (fds[i] >= 0)
 				close(fds[i]);
 		}

@@ -99,18 +99,22 @@ int kr_export_removexattr(
 	return r;
 }
 
-bool kr_entry_bare(int fd)
+bool kr_entry_bare(struct kr_export *export, int fd)
 {
 	struct kr_fd_path path = kr_fd_path(fd);
 
-	/* A filesystem without ACLs would answer differently. */
-	return listxattr(path.text, NULL, 0) == 0 && getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 &&
-		errno == ENODATA;
+	if (listxattr(path.text, NULL, 0) != 0)
+		return false;
+	/* A filesystem without ACLs would answer differently.  The export is in one filesystem. */
+	if (!atomic_load_explicit(&export->has_acls, memory_order_relaxed) &&
+		getxattr(path.text, "system.posix_acl_access", NULL, 0) < 0 && errno == ENODATA)
+		atomic_store_explicit(&export->has_acls, true, memory_order_relaxed);
+	return atomic_load_explicit(&export->has_acls, memory_order_relaxed);
 }
 
 bool kr_export_bare(struct kr_export *export, const struct kr_fid *fid)
 {
 	KR_AUTO_ENTRY entry = KR_NO_ENTRY;
 
-	return kr_entry_get(export, fid, &entry) == 0 && kr_entry_bare(entry.fd);
+	return kr_entry_get(export, fid, &entry) == 0 && kr_entry_bare(export, entry.fd);
 }
