@@ -14,6 +14,7 @@ static struct {
 	struct kr_turns turns;
 	struct kr_list waiting; /* kr_brief.link: until the loop thread has handled its events */
 	size_t count;
+	size_t outside; /* jobs of threads that have let go of the loop */
 	/* The lock guards the rest; it is taken with the turn, or without. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -100,12 +101,15 @@ static bool do_job(struct kr_brief *brief)
 	size_t number = job_begins();
 	bool leads;
 
-	uv_ref((uv_handle_t *)&turns->wake); /* the loop does not end before DONE */
+	if (briefs.outside++ == 0)
+		uv_ref((uv_handle_t *)&turns->wake); /* the loop does not end before DONE */
 	kr_turns_leave(turns);
 	brief->run(brief);
 	leads = job_ended(number);
 	kr_turns_take(turns);
-	uv_unref((uv_handle_t *)&turns->wake);
+	if (--briefs.outside == 0)
+		uv_unref((uv_handle_t *)&turns->wake);
+	uv_update_time(turns->loop); /* else timers that DONE starts would fire too early */
 	brief->done(brief);
 	if (leads)
 		return true;
@@ -125,12 +129,13 @@ static struct kr_brief *next_job(void)
 	return KR_LIST_ENTRY(link, struct kr_brief, link);
 }
 
-/* With the turn.  False: the other thread leads. */
+/* With the turn.  What these jobs start waits until the loop has handled its events again.  False: the other thread leads.
+ */
 static bool do_jobs(void)
 {
 	struct kr_brief *brief;
 
-	while ((brief = next_job()))
+	for (size_t count = briefs.count; count && (brief = next_job()); count--)
 		if (!has_spare_thread())
 			give_to_pool(briefs.turns.loop, brief);
 		else if (!do_job(brief))

@@ -199,6 +199,129 @@ static void a_process_may_serve_again(void **state)
 	}
 }
 
+enum { CHAIN = 100 };
+
+static unsigned steps;
+
+static void count_step(uv_check_t *check)
+{
+	(void)check;
+	steps++;
+}
+
+static void start_next(struct kr_brief *brief)
+{
+	if (++world.dones < CHAIN)
+		kr_brief_start(&world.loop, brief, false, run, start_next);
+	else
+		finish();
+}
+
+static void nothing(uv_timer_t *timer)
+{
+	(void)timer;
+}
+
+static void start_chain(uv_timer_t *timer)
+{
+	uv_timer_stop(timer);
+	uv_timer_start(timer, nothing, 60000, 0); /* the loop has something to wait for */
+	steps = 0;
+	kr_brief_start(&world.loop, &world.jobs[0].brief, false, run, start_next);
+}
+
+/* As where requests for one file wait for each other. */
+static void the_loop_goes_on_while_jobs_start_jobs(void **state)
+{
+	uv_check_t check;
+
+	(void)state;
+	uv_check_init(&world.loop, &check);
+	uv_check_start(&check, count_step);
+	uv_unref((uv_handle_t *)&check);
+	serve(start_chain);
+	assert_int_equal(world.dones, CHAIN);
+	assert_true(steps >= CHAIN);
+	uv_close((uv_handle_t *)&check, NULL);
+	uv_run(&world.loop, UV_RUN_DEFAULT);
+}
+
+enum { LONG_MS = 50, LATER_MS = 40 };
+
+static uint64_t started_ns;
+
+static void work_long(struct kr_brief *brief)
+{
+	usleep(LONG_MS * 1000);
+	run(brief);
+}
+
+static void finish_later(uv_timer_t *timer)
+{
+	(void)timer;
+	world.ticks++;
+	finish();
+}
+
+static void start_timer(struct kr_brief *brief)
+{
+	done(brief);
+	started_ns = kr_clock_ns();
+	uv_timer_start(&world.timer, finish_later, LATER_MS, 0);
+}
+
+static void start_one(uv_timer_t *timer)
+{
+	uv_timer_stop(timer);
+	kr_brief_start(&world.loop, &world.jobs[0].brief, false, work_long, start_timer);
+}
+
+static void a_timer_that_a_job_starts_is_not_early(void **state)
+{
+	(void)state;
+	serve(start_one);
+	assert_true(kr_clock_ns() - started_ns >= (LATER_MS - 2) * KR_NS_PER_MS); /* libuv's are whole */
+}
+
+static void start_third(struct kr_brief *brief)
+{
+	done(brief);
+	start(2, run);
+}
+
+/* The first thread comes back from its job, and waits for the turn, when the other begins one. */
+static void cross(uv_timer_t *timer)
+{
+	(void)timer;
+	if (world.ticks++ == 0) {
+		start(0, wait_at_gate);
+		return;
+	}
+	open_gate();
+	usleep(20000);
+	kr_brief_start(&world.loop, &world.jobs[1].brief, false, wait_at_gate, start_third);
+	finish();
+}
+
+static void *open_gate_late(void *context)
+{
+	(void)context;
+	usleep(200000);
+	open_gate();
+	return NULL;
+}
+
+static void the_loop_does_not_end_before_jobs_that_cross(void **state)
+{
+	pthread_t opener;
+
+	(void)state;
+	assert_int_equal(pthread_create(&opener, NULL, open_gate_late, NULL), 0);
+	serve(cross);
+	pthread_join(opener, NULL);
+	assert_int_equal(world.dones, 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -210,6 +333,9 @@ int main(void)
 		TEST(the_loop_goes_on_while_a_job_is_long),
 		TEST(meanwhile_the_pool_has_all_and_then_no_more),
 		TEST(the_loop_does_not_end_before_a_long_job),
+		TEST(the_loop_goes_on_while_jobs_start_jobs),
+		TEST(a_timer_that_a_job_starts_is_not_early),
+		TEST(the_loop_does_not_end_before_jobs_that_cross),
 		TEST(a_process_may_serve_again),
 	};
 
