@@ -36,10 +36,8 @@ static struct kr_task *take_task(struct kr_loop *loop)
 	KR_SCOPED_LOCK(&loop->lock);
 	struct kr_link *link = kr_list_pop(&loop->tasks);
 
-	if (!link) {
-		loop->woken = false;
+	if (!link)
 		return NULL;
-	}
 	struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
 	task->queued = false;
 	loop->count--;
@@ -60,7 +58,10 @@ static void on_after_wait(uv_check_t *check)
 	for (unsigned turn = 0; turn < TURN && (task = take_task(loop)) != NULL; turn++)
 		task->fn(task);
 	KR_SCOPED_LOCK(&loop->lock);
-	if (!loop->stop || loop->count || loop->ended)
+	if (loop->count)
+		return;
+	loop->woken = false;
+	if (!loop->stop || loop->ended)
 		return;
 	loop->ended = true;
 	close_handles(loop);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <unistd.h>
 
 #include "common/base/util.h"
 #include "fuse/base/loop.h"
@@ -231,6 +232,40 @@ static void a_post_beside_that_of_a_helper_wakes(void **state)
 	assert_int_equal(world.runs, 2);
 }
 
+enum { TURN = 128 }; /* of loop.c */
+
+static _Atomic bool all_posted;
+
+static void wait_for_posts(struct kr_task *task)
+{
+	(void)task;
+	while (!all_posted)
+		;
+	world.runs++;
+}
+
+/* The loop thread finds just as many tasks as it takes at a time. */
+static void a_post_after_a_full_turn_wakes(void **state)
+{
+	const uint64_t until_ns = kr_clock_ns() + 10 * KR_NS_PER_S;
+	struct kr_task tasks[TURN];
+
+	(void)state;
+	all_posted = false;
+	for (unsigned i = 0; i < TURN; i++) {
+		tasks[i] = (struct kr_task){.fn = i == 0 ? wait_for_posts : count_run};
+		kr_loop_post(world.loop, &tasks[i]);
+	}
+	all_posted = true;
+	while (world.runs < TURN)
+		;
+	usleep(10000); /* kr-loop waits for events */
+	kr_loop_post(world.loop, &world.task);
+	while (world.runs < TURN + 1 && kr_clock_ns() < until_ns)
+		;
+	assert_int_equal(world.runs, TURN + 1);
+}
+
 static unsigned counted; /* by the loop thread, whoever that is */
 
 static void count_in_loop(struct kr_task *task)
@@ -280,6 +315,7 @@ int main(void)
 		TEST(who_helps_runs_what_it_has_posted),
 		TEST(a_timer_that_a_helper_has_started_fires),
 		TEST(a_post_beside_that_of_a_helper_wakes),
+		TEST(a_post_after_a_full_turn_wakes),
 		TEST(only_one_thread_at_a_time_is_the_loop_thread),
 	};
 
