@@ -14,7 +14,7 @@
 #include "common/base/util.h"
 #include "common/rpc/turns.h"
 
-enum { TURN = 128 };
+enum { TURN = 128, HELP_STEPS = 16 };
 
 struct kr_loop {
 	uv_loop_t uv;
@@ -105,8 +105,14 @@ void kr_loop_help(struct kr_loop *loop)
 		kr_turns_wake(&loop->turns); /* who has the turn may have looked for tasks already */
 		return;
 	}
-	run_all(loop);
-	kr_turns_pass(&loop->turns);
+	for (unsigned steps = 0; steps < HELP_STEPS; steps++) {
+		if (kr_turns_step(&loop->turns) || has_tasks(loop))
+			continue;
+		kr_turns_pass(&loop->turns);
+		return;
+	}
+	kr_turns_leave(&loop->turns);
+	kr_turns_wake(&loop->turns); /* kr-loop does the rest */
 }
 
 int kr_loop_new(struct kr_loop **ret_loop)

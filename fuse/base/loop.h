@@ -38,8 +38,8 @@ void kr_loop_post(struct kr_loop *loop, struct kr_task *task);
 /* For a thread that posts and then helps (libfuse's worker).  What it posts from now on does not wake kr-loop.  The
  * thread calls kr_loop_help soon, and waits for nothing of the loop before. */
 void kr_loop_will_help(void);
-/* Runs the loop in kr-loop's place until there is nothing left to be done, unless the loop runs just now.  The caller
- * holds no lock. */
+/* Runs the loop in kr-loop's place, unless the loop runs just now, until there is nothing left to be done.  A loop that
+ * always has something to do goes back to kr-loop soon: programs wait for the caller.  The caller holds no lock. */
 void kr_loop_help(struct kr_loop *loop);
 /* Loop thread: takes TASK back if it is queued. */
 void kr_loop_forget(struct kr_loop *loop, struct kr_task *task);

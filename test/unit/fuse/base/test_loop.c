@@ -232,6 +232,33 @@ static void a_post_beside_that_of_a_helper_wakes(void **state)
 	assert_int_equal(world.runs, 2);
 }
 
+static _Atomic bool returned;
+
+static void post_again_until_returned(struct kr_task *task)
+{
+	world.runs++;
+	if (!returned)
+		kr_loop_post(world.loop, task);
+}
+
+static void help_and_return(void)
+{
+	post_and_help();
+	returned = true;
+}
+
+/* A program may wait for the helper's next request. */
+static void a_loop_that_always_has_something_to_do_keeps_no_helper(void **state)
+{
+	(void)state;
+	returned = false;
+	world.task.fn = post_again_until_returned;
+	alarm(60);
+	have_helper(help_and_return);
+	alarm(0);
+	settle();
+}
+
 enum { TURN = 128 }; /* of loop.c */
 
 static _Atomic bool all_posted;
@@ -315,6 +342,7 @@ int main(void)
 		TEST(who_helps_runs_what_it_has_posted),
 		TEST(a_timer_that_a_helper_has_started_fires),
 		TEST(a_post_beside_that_of_a_helper_wakes),
+		TEST(a_loop_that_always_has_something_to_do_keeps_no_helper),
 		TEST(a_post_after_a_full_turn_wakes),
 		TEST(only_one_thread_at_a_time_is_the_loop_thread),
 	};
