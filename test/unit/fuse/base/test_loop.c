@@ -179,6 +179,8 @@ static void post_until_helped(void)
 static void who_helps_runs_what_it_has_posted(void **state)
 {
 	(void)state;
+	if (uv_version() < (1 << 16 | 44 << 8))
+		skip(); /* kr-loop has the turn for ever (common/rpc/turns.h) */
 	helped = false;
 	world.task.fn = note_helper;
 	have_helper(post_until_helped);

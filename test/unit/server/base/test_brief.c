@@ -69,6 +69,16 @@ static void finish(void)
 	uv_close((uv_handle_t *)&world.timer, NULL);
 }
 
+/* Without turns (common/rpc/turns.h) the pool has all jobs. */
+static void need_turns(void)
+{
+	if (uv_version() >= (1 << 16 | 44 << 8))
+		return;
+	finish();
+	uv_run(&world.loop, UV_RUN_DEFAULT);
+	skip();
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -106,6 +116,7 @@ static void start_many(uv_timer_t *timer)
 static void brief_jobs_need_no_other_thread(void **state)
 {
 	(void)state;
+	need_turns();
 	serve(start_many);
 	assert_true(ran_in_loop_thread(0));
 	assert_true(pthread_equal(world.jobs[0].done_in, world.of_timer));
@@ -114,6 +125,7 @@ static void brief_jobs_need_no_other_thread(void **state)
 static void the_pool_has_what_is_too_many(void **state)
 {
 	(void)state;
+	need_turns();
 	serve(start_many);
 	for (unsigned i = 0; i < KR_ARRAY_SIZE(world.jobs); i++)
 		assert_int_equal(ran_in_loop_thread(i), i < KR_BRIEFS_WAITING);
@@ -162,6 +174,7 @@ static void the_loop_goes_on_while_a_job_is_long(void **state)
 static void meanwhile_the_pool_has_all_and_then_no_more(void **state)
 {
 	(void)state;
+	need_turns();
 	serve(start_long);
 	assert_false(pthread_equal(world.jobs[1].ran_in, world.jobs[1].done_in));
 	assert_false(pthread_equal(world.jobs[2].ran_in, world.jobs[2].done_in));
