@@ -11,6 +11,7 @@
 #include <sys/un.h>
 
 #include "common/rpc/conn_priv.h"
+#include "common/rpc/min_rtt.h"
 #include "common/rpc/proto.h"
 #include "common/base/fail.h"
 #include "common/rpc/resolve.h"
@@ -124,6 +125,13 @@ static bool peer_is_silent(struct kr_conn *conn)
 	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0)
 		return false;
 	return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= TICK_MS;
+}
+
+uint64_t kr_conn_rtt_us(const struct kr_conn *conn)
+{
+	uv_os_fd_t fd;
+
+	return conn->handle.type == UV_TCP && uv_fileno(&conn->handle, &fd) == 0 ? kr_min_rtt_us(fd) : 0;
 }
 
 static void on_tick(uv_timer_t *timer)

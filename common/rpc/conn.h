@@ -127,6 +127,8 @@ void kr_conn_resume(struct kr_conn *conn);
 void kr_conn_close(struct kr_conn *conn, bool flush);
 /* Bytes received and sent so far, for status. */
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent);
+/* The shortest round trip that the kernel has seen, in microseconds; 0: not known, or no TCP. */
+uint64_t kr_conn_rtt_us(const struct kr_conn *conn);
 /* What moves the data of the connection's frames, for status: "tcp", or the carrier's name (carrier.h). */
 const char *kr_conn_transport(const struct kr_conn *conn);
 /* Bytes of data that a carrier has moved, both ways. */

@@ -49,6 +49,8 @@ static const struct kr_option table[] = {
 	{.name = "transport", .type = KR_OPTION_ENUM, .offset = FIELD(transport), .default_text = "auto", .choices = KR_TRANSPORT_CHOICES,
 		.help = "how file data moves on ring connections: auto over RDMA verbs where both ends have them, else over TCP; "
 			"tcp without RDMA; verbs as auto, but no mount without an RDMA device"},
+	{.name = "lanes", .type = KR_OPTION_COUNT, .offset = FIELD(lanes), .default_text = "8", .min = 1, .max = 64, .value_name = "N",
+		.help = "connections to one upstream at most; more than one only over long links, where one is not enough"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
 		.help = "this node's name, which gives its place in ring order (default: the host name)"},
 	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",

@@ -42,6 +42,7 @@ struct kr_mount_options {
 	char *ring_port;                 /* NULL: the kernel's choice */
 	struct kr_port_range ring_ports; /* ring_port, parsed */
 	int transport;                   /* enum kr_transport: of file data on ring connections */
+	uint64_t lanes;                  /* connections to one upstream at most */
 	char *node;                      /* this node's name in ring order; NULL: the host name */
 	int close;                       /* enum kr_close_mode */
 	int coherence;                   /* enum kr_coherence */

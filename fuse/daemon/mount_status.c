@@ -98,6 +98,8 @@ static json_t *ring_status(struct kr_mount *mount)
 	json_object_set_new(status, "sent_bytes", number(counters.sent));
 	json_object_set_new(status, "incoming", number(counters.incoming));
 	json_object_set_new(status, "outgoing", number(counters.outgoing));
+	json_object_set_new(status, "lanes", number(counters.lanes));
+	json_object_set_new(status, "reassigned_blocks", number(counters.reassigned));
 	json_object_set_new(status, "verbs", number(counters.verbs));
 	json_object_set_new(status, "in_flight_bytes", number(counters.in_flight));
 	return status;

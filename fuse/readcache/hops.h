@@ -2,8 +2,8 @@
  *
  * downstream.c serves peers.  A peer first proves that the server gave it the secret for this node and session
  * (common/auth/pair.h).  Then stages answer its PULLs, block by block as they become ready; other types go to the
- * handlers registered for them. upstream.c has one connection per upstream, shared by all stages, and reports each
- * block as it arrives.  All in the loop thread.
+ * handlers registered for them. upstream.c has one connection per upstream, or several lanes (ring/lanes.h), shared by
+ * all stages, and reports each block as it arrives.  All in the loop thread.
  *
  * Memory: blocks asked and not yet stored are at most KR_HOPS_BUDGET bytes for the whole mount.  Blocks that the local
  * disk would not keep are at most 64 MiB more.  What is queued to one slow peer is at most KR_HOP_QUEUE bytes plus one
@@ -55,9 +55,11 @@ int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, bool rece
 struct kr_hops_counters {
 	uint64_t received, sent; /* bytes of ring connections, those ended included */
 	uint32_t incoming, outgoing;
-	uint32_t verbs;     /* of these, how many move data by verbs */
-	uint64_t in_flight; /* bytes asked and not yet stored */
-	uint16_t port;      /* that the server has been told; 0: other nodes cannot come */
+	uint32_t lanes;      /* of the outgoing, those beside the first one to the same upstream */
+	uint64_t reassigned; /* blocks that were asked again because a lane was late */
+	uint32_t verbs;      /* connections that move data by verbs */
+	uint64_t in_flight;  /* bytes asked and not yet stored */
+	uint16_t port;       /* that the server has been told; 0: other nodes cannot come */
 };
 void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_counters);
 /* Calls EACH for the connections, but for those that users of kr_hop_dial have made. */

@@ -10,6 +10,7 @@
 #include "fuse/readcache/hops.h"
 #include "fuse/base/mount.h"
 #include "fuse/readcache/stage_priv.h"
+#include "ring/lanes.h"
 
 enum {
 	KR_HOPS_INCOMING = 1024, /* connections of peers at once */
@@ -23,6 +24,7 @@ enum {
 	KR_HOP_IDLE_S = 30,
 	KR_HOPS_UNKEPT = 64 << 20, /* blocks that the disk would not keep, in memory */
 	KR_HOPS_TYPES = 8,
+	KR_HOPS_PER_NODE = 256, /* connections of one peer, as at the server */
 };
 
 /* What is registered for one type of frame. */
@@ -58,6 +60,7 @@ struct kr_hops {
 	uint32_t incoming_count, outgoing_count, strangers;
 	uint64_t next_id;
 	uint64_t received, sent; /* of connections that have ended */
+	uint64_t reassigned;     /* blocks of late lanes that were asked of others */
 
 	struct kr_list stages;   /* all of the mount */
 	struct kr_table by_fid;  /* the same */
@@ -91,24 +94,40 @@ void kr_downstream_each(const struct kr_hops *hops, kr_hop_each_fn each, void *c
 void kr_hop_count(const struct kr_conn *conn, struct kr_hops_counters *counters);
 
 /* upstream.c */
-/* A connection to an upstream. */
+/* One of the connections to an upstream. */
+struct kr_upstream_lane {
+	struct kr_upstream *hop;
+	struct kr_conn *conn; /* NULL: none */
+	struct kr_list pulls; /* asked of it and not answered to the end, in that order (stage_pull.c) */
+};
+
+/* A way to an upstream. */
 struct kr_upstream {
 	struct kr_hops *hops;
 	struct kr_link link;
-	struct kr_conn *conn;     /* NULL: ended */
+	struct kr_lanes lanes;
+	struct kr_upstream_lane conns[KR_LANES_MAX];
+	uint32_t open;            /* of CONNS, those that on_closed has not seen; 0: ended */
+	uint64_t rtt_us;          /* the shortest; 0: not known yet */
 	struct kr_hop_address to; /* address is own memory */
 	uint64_t id;              /* the puller's name for it */
 	struct kr_list stages;    /* whose upstream it is now (kr_stage.upstream_link) */
 	uint32_t pulls;           /* PULLs not yet answered to the end */
 	uint32_t references;
-	uint64_t blocks;                /* that we have asked for and got */
-	uint64_t received, blocks_seen; /* bytes, and blocks, when last looked at */
+	uint64_t blocks;      /* that we have asked for and got */
+	uint64_t blocks_seen; /* when last looked at */
 	uint32_t silent_ticks, slow_ticks, idle_ticks;
 	bool ending; /* closed by us, on_closed will follow */
 };
 /* The connection to TO, made if there is none, with a reference; NULL when it can't be (bad address). */
 struct kr_upstream *kr_upstream_get(struct kr_hops *hops, const struct kr_hop_address *to);
 void kr_upstream_put(struct kr_upstream *hop);
+/* The connection for what is not file data; NULL: ended. */
+struct kr_conn *kr_upstream_conn(const struct kr_upstream *hop);
+/* "10.0.0.3:51324", for logs. */
+const char *kr_upstream_peer(const struct kr_upstream *hop);
+/* A lane will answer nothing more.  Whether others are left that can be asked. */
+bool kr_upstream_lane_lost(struct kr_upstream_lane *lane);
 /* Ends it: the peer breaks the protocol or is silent. */
 void kr_upstream_break(struct kr_upstream *hop, const char *reason);
 bool kr_upstream_tick(struct kr_hops *hops);

@@ -115,11 +115,12 @@ static bool ask_what_it_has(struct kr_stage *stage, struct kr_upstream *hop)
 	struct kr_range ranges[KR_STAGE_BATCH];
 	struct kr_have_request request = {.file = stage->fid, .version = stage->version};
 	size_t count = kr_puller_asked(&stage->puller, stage->upstream->id, blocks, KR_STAGE_BATCH);
+	struct kr_conn *conn = kr_upstream_conn(hop);
 	struct question *question = ask_about(stage, hop);
 
 	question->blocks = count;
 	request.blocks = (struct kr_ranges){ranges, kr_stage_ranges(blocks, count, ranges)};
-	if (hop->conn && kr_conn_request(hop->conn, KR_MSG_HAVE, &request, NULL, 0, on_have, question))
+	if (conn && kr_conn_request(conn, KR_MSG_HAVE, &request, NULL, 0, on_have, question))
 		return true;
 	free_question(question);
 	return false;

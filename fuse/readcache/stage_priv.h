@@ -22,7 +22,7 @@ enum {
 	KR_STAGE_BATCH = 64,      /* blocks of one PULL at most */
 	KR_STAGE_BATCH_SHARE = 8, /* read-ahead waits until this part of the window can be asked at once */
 	KR_STAGE_WINDOW_MIN = 8,  /* blocks */
-	KR_STAGE_WINDOW_MS = 100, /* the window is what comes in this time, up to KR_PULL_WINDOW */
+	KR_STAGE_WINDOW_MS = 100, /* the window is what comes in this time and two round trips, up to KR_PULL_WINDOW */
 	KR_STAGE_RATE_MS = 20,    /* ... at the rate of the last so many ms or more */
 	KR_STAGE_AHEAD = 8,       /* read-ahead ranges that wait their turn */
 	KR_STAGE_FAILED = 64,     /* failures remembered */
@@ -129,6 +129,10 @@ void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop);
 uint32_t kr_stage_ranges(const uint64_t *blocks, size_t count, struct kr_range *ranges);
 /* Pulls from TO from now on. */
 void kr_stage_take_upstream(struct kr_stage *stage, const struct kr_hop_address *to);
+/* Queues again what PULLS (kr_upstream_lane.pulls) owe, once for each.  Returns the number of blocks. */
+uint64_t kr_stage_take_back(const struct kr_list *pulls);
+/* All stages ask for what they can. */
+void kr_stages_advance(struct kr_hops *hops);
 /* A quarter of a second has passed.  Whether the stage still has something to ask. */
 bool kr_stage_tick(struct kr_stage *stage);
 

@@ -22,6 +22,9 @@
 struct pull {
 	struct kr_stage *stage;  /* reference */
 	struct kr_upstream *hop; /* reference */
+	struct kr_upstream_lane *lane;
+	struct kr_link link; /* in its list */
+	bool taken_back;     /* its blocks are asked of others, too, and do not count against the budget */
 	uint64_t generation, size;
 	uint64_t blocks[KR_STAGE_BATCH]; /* not yet answered */
 	size_t count;
@@ -233,7 +236,26 @@ uint32_t kr_stage_ranges(const uint64_t *blocks, size_t count, struct kr_range *
 	return used;
 }
 
-static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t count)
+/* Queues again what PULL owes. */
+static void requeue(struct pull *pull)
+{
+	struct kr_fetches *fetches = &pull->stage->puller.fetches;
+
+	for (size_t i = pull->count; i-- > 0;) {
+		struct kr_fetch *fetch = kr_fetches_find(fetches, pull->blocks[i]);
+
+		if (fetch && fetch->state == KR_FETCH_ASKED && fetch->upstream == pull->hop->id)
+			kr_fetches_mark_queued(fetches, fetch);
+	}
+}
+
+/* Whom the stage asks next. */
+static struct kr_upstream *asked_hop(const struct kr_stage *stage)
+{
+	return stage->beside ? stage->beside : stage->upstream;
+}
+
+static bool send_pull(struct kr_stage *stage, uint32_t lane, const uint64_t *blocks, size_t count)
 {
 	struct kr_range ranges[KR_STAGE_BATCH];
 	struct kr_hops *hops = stage->mount->hops;
@@ -242,13 +264,15 @@ static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t cou
 
 	request.blocks = (struct kr_ranges){ranges, kr_stage_ranges(blocks, count, ranges)};
 	pull->stage = kr_stage_ref(stage);
-	pull->hop = stage->beside ? stage->beside : stage->upstream;
+	pull->hop = asked_hop(stage);
 	pull->hop->references++;
+	pull->lane = &pull->hop->conns[lane];
 	pull->generation = stage->generation;
 	pull->size = stage->size;
 	memcpy(pull->blocks, blocks, count * sizeof(*blocks));
 	pull->count = count;
-	if (!pull->hop->conn || kr_conn_request(pull->hop->conn, KR_MSG_PULL, &request, NULL, 0, on_reply, pull) == 0) {
+	if (kr_conn_request(pull->lane->conn, KR_MSG_PULL, &request, NULL, 0, on_reply, pull) == 0) {
+		requeue(pull);
 		kr_upstream_put(pull->hop);
 		kr_stage_unref(stage);
 		free(pull);
@@ -256,8 +280,17 @@ static bool send_pull(struct kr_stage *stage, const uint64_t *blocks, size_t cou
 	}
 	pull->hop->pulls++;
 	kr_hops_start_tick(stage->mount->hops);
+	kr_list_append(&pull->lane->pulls, &pull->link);
+	kr_lanes_asked(&pull->hop->lanes, lane, (uint32_t)count);
 	hops->charged += count * KR_BLOCK_SIZE;
 	return true;
+}
+
+/* Goes on when blocks of any stage have come. */
+static void wait_for_room(struct kr_stage *stage)
+{
+	if (!kr_link_linked(&stage->starved))
+		kr_list_append(&stage->mount->hops->starved, &stage->starved);
 }
 
 /* How many blocks may be asked now. */
@@ -276,14 +309,15 @@ static size_t allowance(struct kr_stage *stage)
 			return 0;
 	}
 	if (budget == 0) {
-		if (!kr_link_linked(&stage->starved))
-			kr_list_append(&hops->starved, &stage->starved);
+		wait_for_room(stage);
 		return 0;
 	}
 	/* Read-ahead goes in larger batches: fewer requests for the same blocks. */
 	if (kr_list_empty(&fetches->demanded) && fetches->asked_count > 0 &&
-		fetches->asked_count + stage->puller.window / KR_STAGE_BATCH_SHARE > stage->puller.window)
+		fetches->asked_count + stage->puller.window / KR_STAGE_BATCH_SHARE > stage->puller.window) {
+		stage->upstream->lanes.full = true;
 		return 0;
+	}
 	return stage->solo ? 1 : KR_MIN(budget, (uint64_t)KR_STAGE_BATCH);
 }
 
@@ -312,10 +346,20 @@ static bool has_work(struct kr_stage *stage)
 	return puller->fetches.queued_count > 0 || puller->ahead_next < puller->ahead_end || next_ahead(stage);
 }
 
+/* Whether there is more to be asked than the puller lets through now. */
+static bool is_waiting(const struct kr_stage *stage)
+{
+	const struct kr_puller *puller = &stage->puller;
+
+	return puller->ahead_next < puller->ahead_end || puller->fetches.queued_count > 0;
+}
+
 void kr_stage_advance(struct kr_stage *stage)
 {
 	uint64_t blocks[KR_STAGE_BATCH];
 	size_t count, most;
+	uint32_t room;
+	int lane;
 
 	if (!stage->live || !stage->known || stage->loading || stage->patching || stage->outdated || !stage->file ||
 		stage->mount->hops->closing)
@@ -330,13 +374,21 @@ void kr_stage_advance(struct kr_stage *stage)
 		most = allowance(stage);
 		if (most == 0)
 			return;
-		count = kr_puller_next(&stage->puller, blocks, most);
-		if (count == 0 && stage->puller.ahead_next < stage->puller.ahead_end)
-			return; /* the window is full */
-		if (count == 0 && stage->puller.fetches.queued_count > 0)
+		lane = kr_lanes_pick(&asked_hop(stage)->lanes, stage->puller.window, &room);
+		if (lane < 0 && kr_upstream_conn(asked_hop(stage))) {
+			asked_hop(stage)->lanes.full = true;
+			wait_for_room(stage);
 			return;
-		if (count > 0 && !send_pull(stage, blocks, count)) {
-			kr_stage_upstream_lost(stage, stage->beside ? stage->beside : stage->upstream);
+		}
+		count = lane < 0 ? 0 : kr_puller_next(&stage->puller, blocks, KR_MIN(most, (size_t)room));
+		if (count == 0 && lane >= 0 && is_waiting(stage)) {
+			stage->upstream->lanes.full = true; /* the window is full */
+			return;
+		}
+		if (lane < 0 ||
+			(count > 0 && !send_pull(stage, (uint32_t)lane, blocks, count) &&
+				!kr_upstream_lane_lost(&asked_hop(stage)->conns[lane]))) {
+			kr_stage_upstream_lost(stage, asked_hop(stage));
 			return;
 		}
 		if (stage->solo > 0 && count > 0)
@@ -369,6 +421,14 @@ void kr_stage_part(struct kr_stage *stage, int err)
 	stage->retry_ns = 0;
 }
 
+void kr_stages_advance(struct kr_hops *hops)
+{
+	struct kr_stage *stage, *after;
+
+	KR_LIST_FOR_EACH_SAFE(stage, after, &hops->stages, link)
+		kr_stage_advance(stage);
+}
+
 bool kr_stage_tick(struct kr_stage *stage)
 {
 	if (!stage->upstream && !stage->asking)
@@ -389,6 +449,18 @@ static bool tick_off(struct pull *pull, uint64_t block)
 		}
 	}
 	return false;
+}
+
+static uint32_t lane_number(const struct pull *pull)
+{
+	return (uint32_t)(pull->lane - pull->hop->conns);
+}
+
+/* BLOCKS of PULL are no longer awaited. */
+static void uncharge(const struct pull *pull, size_t blocks)
+{
+	if (!pull->taken_back)
+		kr_hops_uncharge(pull->stage->mount->hops, blocks * KR_BLOCK_SIZE);
 }
 
 static bool is_sound(const struct pull *pull, const struct kr_pull_reply *reply, const struct kr_buf *data)
@@ -412,14 +484,21 @@ static bool is_of_other_size(const struct pull *pull, const struct kr_pull_reply
 static void adapt_window(struct kr_stage *stage)
 {
 	uint64_t now_ns = kr_clock_ns(), elapsed_ns = now_ns - stage->rate_since_ns;
-	uint64_t window, least = KR_STAGE_WINDOW_MIN + (stage->beside ? KR_HEDGE_WINDOW : 0);
+	uint64_t window, window_us = KR_STAGE_WINDOW_MS * UINT64_C(1000), least = KR_STAGE_WINDOW_MIN;
+
+	if (stage->beside)
+		least += KR_HEDGE_WINDOW;
+	if (stage->upstream) {
+		window_us += 2 * stage->upstream->rtt_us;
+		least = KR_MAX(least, (uint64_t)KR_LANES_UNPROVEN * stage->upstream->lanes.count);
+	}
 
 	stage->rate_blocks++;
 	if (elapsed_ns < KR_STAGE_RATE_MS * KR_NS_PER_MS)
 		return;
 	/* After a pause there is no rate to be measured. */
 	if (elapsed_ns < KR_NS_PER_S) {
-		window = stage->rate_blocks * KR_STAGE_WINDOW_MS * KR_NS_PER_MS / elapsed_ns;
+		window = stage->rate_blocks * window_us * 1000 / elapsed_ns;
 		/* A short stall is no slow link: down in steps. */
 		window = KR_MAX(window, stage->puller.window * 3 / 4);
 		stage->puller.window = KR_MIN(KR_MAX(window, least), (uint64_t)KR_PULL_WINDOW);
@@ -437,14 +516,15 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		kr_upstream_break(pull->hop, "sent a block that was not asked");
 		return;
 	}
+	kr_lanes_came(&pull->hop->lanes, lane_number(pull));
 	if (!is_sound(pull, reply, data)) {
-		kr_hops_uncharge(hops, KR_BLOCK_SIZE);
+		uncharge(pull, 1);
 		if (is_of_other_size(pull, reply, data)) {
 			if (pull->generation == stage->generation && stage->live)
 				outdated(stage);
 			return;
 		}
-		kr_log_warn("a block from %s is damaged: asking elsewhere", kr_conn_peer(pull->hop->conn));
+		kr_log_warn("a block from %s is damaged: asking elsewhere", kr_upstream_peer(pull->hop));
 		kr_upstream_break(pull->hop, "sent a damaged block");
 		return;
 	}
@@ -462,11 +542,32 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 			kr_puller_arrived(&stage->puller, reply->block, &waiters);
 		kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
 		kr_stage_step(stage); /* a job of the file's former stage may have put the block, and woken no reader */
-		kr_hops_uncharge(hops, KR_BLOCK_SIZE);
+		uncharge(pull, 1);
 	} else {
-		kr_stage_deliver(stage, reply->block, data, reply->checksum, true);
+		kr_stage_deliver(stage, reply->block, data, reply->checksum, !pull->taken_back);
 	}
 	kr_stage_advance(stage);
+}
+
+uint64_t kr_stage_take_back(const struct kr_list *pulls)
+{
+	struct kr_link *link;
+	uint64_t blocks = 0;
+
+	/* Each goes to the head of its queue. */
+	for (link = pulls->head.prev; link != &pulls->head; link = link->prev) {
+		struct pull *pull = KR_LIST_ENTRY(link, struct pull, link);
+
+		if (pull->taken_back)
+			continue;
+		if (pull->generation == pull->stage->generation && pull->stage->live) {
+			requeue(pull);
+			blocks += pull->count;
+		}
+		pull->stage->mount->hops->charged -= pull->count * KR_BLOCK_SIZE;
+		pull->taken_back = true;
+	}
+	return blocks;
 }
 
 /* An upstream can't read a block: which one is found out by asking one by one. */
@@ -477,12 +578,7 @@ static void unreadable(struct pull *pull, int err)
 
 	if (pull->count != 1) {
 		stage->solo += (uint32_t)pull->count;
-		for (size_t i = 0; i < pull->count; i++) {
-			struct kr_fetch *fetch = kr_fetches_find(&stage->puller.fetches, pull->blocks[i]);
-
-			if (fetch && fetch->state == KR_FETCH_ASKED)
-				kr_fetches_mark_queued(&stage->puller.fetches, fetch);
-		}
+		requeue(pull);
 		return;
 	}
 	kr_list_init(&waiters);
@@ -514,11 +610,18 @@ static void end_pull(struct pull *pull, int err)
 {
 	struct kr_stage *stage = pull->stage;
 	struct kr_upstream *hop = pull->hop;
+	bool others_left = false;
 
 	hop->pulls--;
-	if (pull->generation == stage->generation && stage->live)
+	kr_list_remove(&pull->link);
+	kr_lanes_refused(&hop->lanes, lane_number(pull), (uint32_t)pull->count);
+	if (err == -ECONNRESET)
+		others_left = kr_upstream_lane_lost(pull->lane);
+	if (pull->generation == stage->generation && stage->live && others_left && !pull->taken_back)
+		requeue(pull);
+	else if (pull->generation == stage->generation && stage->live && !others_left)
 		conclude(pull, err);
-	kr_hops_uncharge(stage->mount->hops, pull->count * KR_BLOCK_SIZE);
+	uncharge(pull, pull->count);
 	kr_stage_advance(stage);
 	free(pull);
 	kr_upstream_put(hop);

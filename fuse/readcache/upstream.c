@@ -1,14 +1,19 @@
-/* Connections to upstreams: one for each address, shared by all stages that pull from there.
+/* Connections to upstreams: one or several (lanes) for each address, shared by all stages that pull from there.
+ *
+ * ring/lanes.h decides how many there are, which is asked, and whose blocks are asked again.  A hop ends with its last
+ * lane.
  *
  * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.  So is
  * a connection to a node that sends some bytes now and then: the way to that node may be so bad that no block comes
  * whole, while the server is well.  A connection that no stage has used for KR_HOP_IDLE_S is closed.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/util.h"
+#include "fuse/base/options.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/session/rpc.h"
 
@@ -17,12 +22,13 @@ enum { TICKS_PER_S = 4 };
 static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	(void)frame;
-	kr_upstream_break(kr_conn_context(conn), "sent a request");
+	kr_upstream_break(((struct kr_upstream_lane *)kr_conn_context(conn))->hop, "sent a request");
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)
 {
-	struct kr_upstream *hop = kr_conn_context(conn);
+	struct kr_upstream_lane *lane = kr_conn_context(conn);
+	struct kr_upstream *hop = lane->hop;
 	uint64_t received, sent;
 
 	kr_conn_counters(conn, &received, &sent);
@@ -30,9 +36,12 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	hop->hops->sent += sent;
 	if (err != 0)
 		kr_log_debug("connection to upstream %s ended: %s", kr_conn_peer(conn), reason);
-	hop->conn = NULL;
-	kr_list_remove(&hop->link);
+	kr_upstream_lane_lost(lane);
+	lane->conn = NULL;
 	hop->hops->outgoing_count--;
+	if (--hop->open > 0)
+		return;
+	kr_list_remove(&hop->link);
 	while (!kr_list_empty(&hop->stages)) {
 		struct kr_stage *stage = KR_LIST_ENTRY(hop->stages.head.next, struct kr_stage, upstream_link);
 
@@ -51,6 +60,24 @@ static bool leads_to(const struct kr_upstream *hop, const struct kr_hop_address 
 		strcmp(hop->to.address, to->address) == 0;
 }
 
+static int open_lane(struct kr_upstream *hop, uint32_t number)
+{
+	struct kr_upstream_lane *lane = &hop->conns[number];
+	int err;
+
+	if (lane->conn)
+		return -EBUSY; /* not closed yet */
+	err = kr_hop_dial(hop->hops, &hop->to, true, &handler, lane, &lane->conn);
+	if (err < 0) {
+		lane->conn = NULL;
+		return err;
+	}
+	kr_lanes_opened(&hop->lanes, number);
+	hop->open++;
+	hop->hops->outgoing_count++;
+	return 0;
+}
+
 static struct kr_upstream *make(struct kr_hops *hops, const struct kr_hop_address *to)
 {
 	struct kr_upstream *hop = kr_xcalloc(1, sizeof(*hop));
@@ -59,15 +86,18 @@ static struct kr_upstream *make(struct kr_hops *hops, const struct kr_hop_addres
 	hop->to = *to;
 	hop->to.address = kr_xstrdup(to->address);
 	hop->id = ++hops->next_id;
-	hop->references = 1; /* the connection's, until on_closed */
+	hop->references = 1; /* the connections', until on_closed */
 	kr_list_init(&hop->stages);
-	if (kr_hop_dial(hops, to, true, &handler, hop, &hop->conn) < 0) {
-		hop->conn = NULL;
+	kr_lanes_init(&hop->lanes, (uint32_t)hops->mount->options->lanes);
+	for (uint32_t i = 0; i < KR_LANES_MAX; i++) {
+		hop->conns[i].hop = hop;
+		kr_list_init(&hop->conns[i].pulls);
+	}
+	if (open_lane(hop, 0) < 0) {
 		kr_upstream_put(hop);
 		return NULL;
 	}
 	kr_list_append(&hops->outgoing, &hop->link);
-	hops->outgoing_count++;
 	kr_hops_start_tick(hops);
 	return hop;
 }
@@ -98,13 +128,90 @@ void kr_upstream_put(struct kr_upstream *hop)
 	free(hop);
 }
 
+struct kr_conn *kr_upstream_conn(const struct kr_upstream *hop)
+{
+	for (uint32_t i = 0; i < KR_LANES_MAX && !hop->ending; i++) {
+		if (hop->lanes.lanes[i].open)
+			return hop->conns[i].conn;
+	}
+	return NULL;
+}
+
+const char *kr_upstream_peer(const struct kr_upstream *hop)
+{
+	const struct kr_conn *conn = kr_upstream_conn(hop);
+
+	return conn ? kr_conn_peer(conn) : hop->to.address;
+}
+
+bool kr_upstream_lane_lost(struct kr_upstream_lane *lane)
+{
+	struct kr_upstream *hop = lane->hop;
+
+	kr_lanes_closed(&hop->lanes, (uint32_t)(lane - hop->conns));
+	if (!kr_upstream_conn(hop))
+		hop->ending = true;
+	return !hop->ending;
+}
+
+static void close_lanes(struct kr_upstream *hop)
+{
+	hop->ending = true;
+	for (uint32_t i = 0; i < KR_LANES_MAX; i++) {
+		if (hop->conns[i].conn)
+			kr_conn_close(hop->conns[i].conn, false);
+	}
+}
+
 void kr_upstream_break(struct kr_upstream *hop, const char *reason)
 {
-	if (!hop->conn || hop->ending)
+	if (hop->open == 0 || hop->ending)
 		return;
-	hop->ending = true;
-	kr_log_info("upstream %s %s: connection closed", kr_conn_peer(hop->conn), reason);
-	kr_conn_close(hop->conn, false);
+	kr_log_info("upstream %s %s: connection closed", kr_upstream_peer(hop), reason);
+	close_lanes(hop);
+}
+
+/* Fills BYTES with what each lane has received.  Whether any has come since the last time. */
+static bool count_bytes(struct kr_upstream *hop, uint64_t bytes[KR_LANES_MAX])
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < KR_LANES_MAX; i++) {
+		const struct kr_conn *conn = hop->conns[i].conn;
+		uint64_t sent;
+
+		bytes[i] = 0;
+		if (!conn)
+			continue;
+		kr_conn_counters(conn, &bytes[i], &sent);
+		any = any || bytes[i] != hop->lanes.lanes[i].bytes;
+	}
+	return any;
+}
+
+static void adjust_lanes(struct kr_upstream *hop, const uint64_t bytes[KR_LANES_MAX])
+{
+	const struct kr_conn *conn = kr_upstream_conn(hop);
+	struct kr_lanes_steps steps;
+
+	if (conn && hop->pulls > 0)
+		hop->rtt_us = kr_conn_rtt_us(conn);
+	steps = kr_lanes_tick(&hop->lanes, bytes, hop->rtt_us, KR_BLOCK_SIZE);
+	for (uint32_t i = 0; i < KR_LANES_MAX && (steps.open | steps.close | steps.take_back); i++) {
+		const uint64_t bit = UINT64_C(1) << i;
+		struct kr_upstream_lane *lane = &hop->conns[i];
+
+		if (steps.take_back & bit)
+			hop->hops->reassigned += kr_stage_take_back(&lane->pulls);
+		if (steps.close & bit && lane->conn) {
+			kr_upstream_lane_lost(lane);
+			kr_conn_close(lane->conn, false);
+		}
+		if (steps.open & bit)
+			(void)open_lane(hop, i); /* else at the next tick */
+	}
+	if (steps.open | steps.take_back)
+		kr_stages_advance(hop->hops);
 }
 
 /* Whether it is to be looked at again soon: it owes blocks, or will be closed if nobody needs it. */
@@ -112,17 +219,18 @@ static bool look_at(struct kr_upstream *hop)
 {
 	uint32_t limit =
 		(hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S * 1000 : hop->hops->patience_ms) * TICKS_PER_S / 1000;
-	uint64_t received, sent;
+	uint64_t bytes[KR_LANES_MAX];
+	bool any = count_bytes(hop, bytes);
 
-	kr_conn_counters(hop->conn, &received, &sent);
+	if (hop->ending)
+		return false;
 	hop->idle_ticks = hop->pulls == 0 && kr_list_empty(&hop->stages) ? hop->idle_ticks + 1 : 0;
 	if (hop->idle_ticks > KR_HOP_IDLE_S * TICKS_PER_S) {
-		hop->ending = true;
-		kr_conn_close(hop->conn, false);
+		close_lanes(hop);
 		return false;
 	}
 	/* While the server is away everybody may be waiting for it. */
-	if (received != hop->received || hop->pulls == 0 || !kr_rpc_connected(hop->hops->mount->rpc))
+	if (any || hop->pulls == 0 || !kr_rpc_connected(hop->hops->mount->rpc))
 		hop->silent_ticks = 0;
 	else if (++hop->silent_ticks > limit)
 		kr_upstream_break(hop, "owes blocks and is silent");
@@ -131,9 +239,10 @@ static bool look_at(struct kr_upstream *hop)
 		hop->slow_ticks = 0;
 	else if (++hop->slow_ticks > KR_HOP_SLOW * limit)
 		kr_upstream_break(hop, "owes blocks and sends none whole");
-	hop->received = received;
 	hop->blocks_seen = hop->blocks;
-	return hop->pulls > 0 || kr_list_empty(&hop->stages);
+	if (!hop->ending)
+		adjust_lanes(hop, bytes);
+	return hop->pulls > 0 || hop->open > 1 || kr_list_empty(&hop->stages);
 }
 
 bool kr_upstream_tick(struct kr_hops *hops)
@@ -151,7 +260,7 @@ void kr_upstream_close_all(struct kr_hops *hops)
 	struct kr_upstream *hop, *after;
 
 	KR_LIST_FOR_EACH_SAFE(hop, after, &hops->outgoing, link)
-		kr_conn_close(hop->conn, false);
+		close_lanes(hop);
 }
 
 void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_counters)
@@ -163,9 +272,15 @@ void kr_hops_counters(const struct kr_hops *hops, struct kr_hops_counters *ret_c
 		.incoming = hops->incoming_count,
 		.outgoing = hops->outgoing_count,
 		.in_flight = hops->charged,
+		.reassigned = hops->reassigned,
 		.port = hops->told};
-	KR_LIST_FOR_EACH(hop, &hops->outgoing, link)
-		kr_hop_count(hop->conn, ret_counters);
+	KR_LIST_FOR_EACH(hop, &hops->outgoing, link) {
+		ret_counters->lanes += hop->open - 1;
+		for (uint32_t i = 0; i < KR_LANES_MAX; i++) {
+			if (hop->conns[i].conn)
+				kr_hop_count(hop->conns[i].conn, ret_counters);
+		}
+	}
 	kr_downstream_count(hops, ret_counters);
 }
 
@@ -173,7 +288,11 @@ void kr_hops_each(const struct kr_hops *hops, kr_hop_each_fn each, void *context
 {
 	struct kr_upstream *hop;
 
-	KR_LIST_FOR_EACH(hop, &hops->outgoing, link)
-		each(context, hop->conn, false);
+	KR_LIST_FOR_EACH(hop, &hops->outgoing, link) {
+		for (uint32_t i = 0; i < KR_LANES_MAX; i++) {
+			if (hop->conns[i].conn)
+				each(context, hop->conns[i].conn, false);
+		}
+	}
 	kr_downstream_each(hops, each, context);
 }

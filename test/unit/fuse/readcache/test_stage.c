@@ -236,7 +236,7 @@ static bool has_given_node_1_up(struct node *node)
 	struct kr_upstream *hop;
 
 	KR_LIST_FOR_EACH(hop, &node->mount.hops->outgoing, link) {
-		hop->received = UINT64_MAX; /* as if some bytes had come since */
+		hop->lanes.lanes[0].bytes = UINT64_MAX; /* as if some bytes had come since */
 		if (hop->to.node == 1 && !hop->ending)
 			return false;
 	}
