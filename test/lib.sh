@@ -16,7 +16,7 @@ SERVER_ADDRESS=10.77.0.1
 LEASE=${LEASE:-}          # seconds; empty = the default
 KAIRAND_OPTIONS=${KAIRAND_OPTIONS:-}
 EXPECTED_ERRORS='$^'      # extended regular expression of log lines that this case provokes (bugs are never expected: see test/run)
-declare -A KEEPER DAEMON
+declare -A KEEPER DAEMON LONG_LINK
 NODES=0
 export ASAN_OPTIONS="log_path=$WORK/sanitizer:detect_leaks=1:abort_on_error=0:exitcode=99:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="log_path=$WORK/sanitizer:print_stacktrace=1:halt_on_error=1"
@@ -62,6 +62,23 @@ limit() {
 	tc qdisc replace dev "v-$1" root tbf rate "$2" burst 128kb limit 16mb
 	on "$1" tc qdisc replace dev eth0 root tbf rate "$2" burst 128kb limit 16mb
 }
+
+# long_link NODE MBIT DELAY_MS LOSS: node NODE's link is such a one from now on (test/programs/long_link.c), which takes orders at
+# $WORK/orders$NODE.
+long_link() {
+	local device=long-$1 orders=$WORK/orders$1 said=$WORK/long_link$1
+	[ -z "${LONG_LINK[$1]:-}" ] || { kill "${LONG_LINK[$1]}"; wait "${LONG_LINK[$1]}" 2>/dev/null; }
+	ip link del "v-node$1" 2>/dev/null
+	rm -f "$orders" "$said"
+	mkfifo "$orders" || fail "no $orders"
+	"$B/test/long_link" "$device" "${KEEPER[node$1]}" "$2" "$3" "$4" "$orders" >"$said" &
+	LONG_LINK[$1]=$!
+	until_ok 10 "a long link" grep -q ready "$said" || fail "no long link"
+	ip link set "$device" master br0 up
+	on "node$1" sh -c "ip addr add 10.77.1.$1/16 dev eth0; ip link set eth0 up"
+}
+# congestion_reno NAME: this host takes lost packets for congestion, as most systems do; a namespace may always choose this control.
+congestion_reno() { on "$1" sh -c "echo reno >/proc/sys/net/ipv4/tcp_congestion_control" || fail "no reno"; }
 
 on() { local name=$1; shift; nsenter -t "${KEEPER[$name]}" -n -u -m -- "$@"; }
 # sent_by NAME: bytes that a host has sent so far, headers included (the bridge's side of its link; sysfs shows other namespaces).

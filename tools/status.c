@@ -135,7 +135,7 @@ static void print_operations(const json_t *status)
 
 static void print_ring(const json_t *status)
 {
-	const json_int_t verbs = kr_number(status, "ring", "verbs");
+	const json_int_t verbs = kr_number(status, "ring", "verbs"), lanes = kr_number(status, "ring", "lanes");
 
 	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) &&
 		!kr_number(status, "ring", "port"))
@@ -144,6 +144,8 @@ static void print_ring(const json_t *status)
 		kr_bytes_text(kr_number(status, "ring", "received_bytes")),
 		kr_bytes_text(kr_number(status, "ring", "sent_bytes")), kr_number(status, "ring", "incoming"),
 		kr_number(status, "ring", "outgoing"));
+	if (lanes)
+		printf(" (%" JSON_INTEGER_FORMAT " more than one to a peer)", lanes);
 	if (verbs)
 		printf("; %" JSON_INTEGER_FORMAT " of these by verbs", verbs);
 	printf("\n");

@@ -402,6 +402,16 @@ static void refuse(struct peer *peer, const struct kr_frame *frame, int err, con
 	kr_conn_close(peer->conn, true);
 }
 
+static uint32_t count_of(const struct kr_hops *hops, uint32_t node)
+{
+	const struct peer *peer;
+	uint32_t count = 0;
+
+	KR_LIST_FOR_EACH(peer, &hops->incoming, link)
+		count += peer->greeted && peer->node == node;
+	return count;
+}
+
 static void on_hello(struct peer *peer, const struct kr_frame *frame)
 {
 	struct kr_hops *hops = peer->hops;
@@ -430,6 +440,7 @@ static void on_hello(struct peer *peer, const struct kr_frame *frame)
 
 static void on_prove(struct peer *peer, const struct kr_frame *frame)
 {
+	const struct kr_hops *hops = peer->hops;
 	struct kr_hop_prove_request prove;
 	struct kr_arena arena = {0};
 	struct kr_seal_keys keys;
@@ -439,6 +450,12 @@ static void on_prove(struct peer *peer, const struct kr_frame *frame)
 	err = err < 0 ? kr_fail(-EPROTO, "its HOP_PROVE is malformed") : kr_pair_verify(&peer->pair, &prove, &keys);
 	if (err < 0) {
 		refuse(peer, frame, err, kr_fail_reason());
+		return;
+	}
+	/* It has proved that it is this node. */
+	if (count_of(hops, peer->node) >= KR_HOPS_PER_NODE) {
+		refuse(peer, frame, -EAGAIN, "too many connections of one node");
+		sodium_memzero(&keys, sizeof(keys));
 		return;
 	}
 	peer->greeted = true;
