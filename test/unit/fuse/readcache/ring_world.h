@@ -11,7 +11,7 @@
 static inline void start_node(uint32_t number, uint64_t cache_max)
 {
 	static const uint8_t export_id[16] = "export";
-	static const struct kr_mount_options options = {.transport = KR_TRANSPORT_TCP};
+	static const struct kr_mount_options options = {.transport = KR_TRANSPORT_TCP, .lanes = LANES};
 	struct node *node = &world->nodes[number];
 	int fd;
 

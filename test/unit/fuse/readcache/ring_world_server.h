@@ -27,7 +27,7 @@
 #include "ring/pipeline.h"
 #include "test/unit/directory.h"
 
-enum { NODES = 6, BLOCK = KR_BLOCK_SIZE, DEADLINE_S = 60, READ_SIZE = 300 * 1000 };
+enum { NODES = 6, LANES = 4, BLOCK = KR_BLOCK_SIZE, DEADLINE_S = 60, READ_SIZE = 300 * 1000 };
 
 struct node {
 	struct kr_mount mount;
@@ -68,6 +68,7 @@ static struct world {
 	bool stale, silent; /* the server says that the version is gone; answers no PULL */
 	int unanswered;
 	int disturbances;
+	uint32_t lanes; /* the most connections to one upstream */
 	uint64_t blocks_sent; /* by the server */
 	unsigned random;
 	uint8_t *content; /* the file's bytes */

@@ -57,6 +57,22 @@ static void find_slow(const struct node *node)
 		tell_last(&slow, node->number, upstream);
 }
 
+/* As if the links of NODE had become long, or one of the connections had broken. */
+static void change_lanes(struct node *node, bool breaks)
+{
+	struct kr_upstream *hop;
+
+	KR_LIST_FOR_EACH(hop, &node->mount.hops->outgoing, link) {
+		uint32_t lane = (uint32_t)rand_r(&world->random) % LANES;
+
+		hop->lanes.wanted = LANES;
+		if (breaks && hop->conns[lane].conn)
+			kr_conn_close(hop->conns[lane].conn, false);
+		world->lanes = KR_MAX(world->lanes, hop->open);
+	}
+	kr_upstream_tick(node->mount.hops);
+}
+
 static void disturb(uint64_t turns)
 {
 	struct node *node = &world->nodes[1 + (uint32_t)rand_r(&world->random) % NODES];
@@ -67,7 +83,7 @@ static void disturb(uint64_t turns)
 	if (turns > 1000 || rand_r(&world->random) % 2)
 		return;
 	world->disturbances++;
-	switch (rand_r(&world->random) % 9) {
+	switch (rand_r(&world->random) % 11) {
 	case 0:
 		stop_node(node->number);
 		break;
@@ -92,6 +108,11 @@ static void disturb(uint64_t turns)
 		break;
 	case 7:
 		find_slow(node);
+		break;
+	case 8:
+	case 9:
+		if (node->up)
+			change_lanes(node, rand_r(&world->random) % 2);
 		break;
 	default:
 		if (node->up) {
@@ -120,6 +141,7 @@ static void random_disturbances_leave_every_byte_right_and_every_reader_goes_on(
 			assert_int_equal(world->nodes[i].error, 0);
 	}
 	assert_true(world->disturbances > 100);
+	assert_in_range(world->lanes, 2, LANES);
 }
 
 static bool has_joined(struct node *node)
@@ -209,6 +231,37 @@ static void turns_until_joined(uint32_t number)
 {
 	assert_true(try_read(&world->nodes[number], 0, 100) >= 0);
 	until(has_joined, &world->nodes[number]);
+}
+
+static bool has_all_lanes(struct node *node)
+{
+	return node->stage->upstream && node->stage->upstream->open == LANES;
+}
+
+/* The peer holds back what it owes on one of the connections, and the node's clock goes on. */
+static void blocks_of_a_late_lane_come_over_another(void **state)
+{
+	struct node *node = &world->nodes[1];
+	struct kr_upstream *hop;
+	uint32_t late = 0;
+
+	(void)state;
+	start_node(1, LARGE);
+	turns_until_joined(1);
+	hop = node->stage->upstream;
+	hop->lanes.wanted = LANES;
+	kr_upstream_tick(node->mount.hops);
+	until(has_all_lanes, node);
+	while (hop->lanes.lanes[late].owed == 0) {
+		late = (late + 1) % LANES;
+		read_on(node, 1);
+		turn();
+		assert_false(node->done);
+	}
+	kr_conn_pause(hop->conns[late].conn);
+	read_all(NULL);
+	assert_int_equal(node->error, 0);
+	assert_true(node->mount.hops->reassigned > 0);
 }
 
 /* Node 3 has joined, but can ask nobody: its peers would wait for it. */
@@ -450,6 +503,7 @@ int main(void)
 		TEST(a_disk_that_keeps_nothing_fails_no_read),
 		TEST(members_may_die_and_join_in_the_middle),
 		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
+		TEST(blocks_of_a_late_lane_come_over_another),
 		TEST(who_sends_bytes_and_no_block_is_given_up),
 		TEST(the_next_mount_finds_what_was_staged),
 		TEST(nodes_do_not_wait_in_a_circle_when_a_member_becomes_the_last),
