@@ -452,17 +452,15 @@ static void on_prove(struct peer *peer, const struct kr_frame *frame)
 		refuse(peer, frame, err, kr_fail_reason());
 		return;
 	}
-	/* It has proved that it is this node. */
+	kr_conn_seal(peer->conn, &keys);
+	sodium_memzero(&keys, sizeof(keys));
 	if (count_of(hops, peer->node) >= KR_HOPS_PER_NODE) {
 		refuse(peer, frame, -EAGAIN, "too many connections of one node");
-		sodium_memzero(&keys, sizeof(keys));
 		return;
 	}
 	peer->greeted = true;
 	no_longer_stranger(peer);
 	kr_conn_set_guest(peer->conn, false);
-	kr_conn_seal(peer->conn, &keys);
-	sodium_memzero(&keys, sizeof(keys));
 	kr_conn_reply(peer->conn, KR_MSG_HOP_PROVE, frame->header.id, 0, 0, NULL, NULL, 0);
 }
 

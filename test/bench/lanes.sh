@@ -54,6 +54,9 @@ for lanes in $LANES; do
 	row "$lanes" single 24 60 "24 programs, one block at a time"
 done
 row 1 single 1 10 "1 program, one block at a time"
+on server sh -c 'was=$(cat /proc/sys/net/ipv4/tcp_wmem); echo "4096 131072 33554432" >/proc/sys/net/ipv4/tcp_wmem; echo "$was"' >"$WORK/wmem"
+row 1 sequential 24 60 "24 programs, tcp_wmem of 32 MiB"
+on server sh -c "echo '$(cat "$WORK/wmem")' >/proc/sys/net/ipv4/tcp_wmem"
 for lanes in $LANES; do
 	[ "$lanes" = 1 ] || fault "$lanes" "throttle PORT $((MBIT / lanes / 10))" "one at a tenth of its share"
 	fault "$lanes" "cut PORT" "one without packets"

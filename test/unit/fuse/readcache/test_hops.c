@@ -383,6 +383,33 @@ static void who_says_nothing_takes_nobodys_place(void **state)
 		leave(&silent[i]);
 }
 
+static void one_node_has_a_bounded_number_of_connections(void **state)
+{
+	static struct visitor visitors[KR_HOPS_PER_NODE];
+	struct visitor next;
+
+	(void)state;
+	start_node(1, LARGE);
+	for (int i = 0; i < KR_HOPS_PER_NODE; i++) {
+		visit(&visitors[i]);
+		say_hello(&visitors[i]);
+		wait_for(&visitors[i].answered);
+		assert_int_equal(visitors[i].opened, 0);
+	}
+	visit(&next);
+	say_hello(&next);
+	wait_for(&next.closed);
+	assert_int_equal(next.opened, -EAGAIN);
+	leave(&visitors[0]);
+	visit(&next);
+	say_hello(&next);
+	wait_for(&next.answered);
+	assert_int_equal(next.opened, 0);
+	leave(&next);
+	for (int i = 1; i < KR_HOPS_PER_NODE; i++)
+		leave(&visitors[i]);
+}
+
 static void answers_that_nobody_takes_are_not_kept(void **state)
 {
 	struct visitor visitor;
@@ -486,6 +513,7 @@ int main(void)
 		TEST(another_version_is_stale_and_senseless_requests_are_refused),
 		TEST(a_peer_that_does_not_read_costs_little_and_delays_nobody),
 		TEST(who_says_nothing_takes_nobodys_place),
+		TEST(one_node_has_a_bounded_number_of_connections),
 		TEST(answers_that_nobody_takes_are_not_kept),
 		TEST(short_blocks_that_nobody_takes_cost_little),
 		TEST(other_requests_end_a_ring_connection),
