@@ -176,7 +176,8 @@ static bool all_are_silent(const struct kr_lanes *lanes)
 static void set_level(struct kr_lanes *lanes, uint32_t wanted)
 {
 	lanes->wanted = KR_MIN(KR_MAX(wanted, 1u), lanes->most);
-	lanes->level_ticks = lanes->level_came = 0;
+	lanes->level_ticks = 0;
+	lanes->level_bytes = 0;
 }
 
 /* The trial is over if there was one, and here is what came of it. */
@@ -185,24 +186,24 @@ static void judge(struct kr_lanes *lanes)
 	uint32_t former = lanes->former;
 
 	lanes->former = 0;
-	if (former > 0 && (uint64_t)lanes->level_came * 4 < (uint64_t)lanes->former_came * 5) {
+	if (former > 0 && lanes->level_bytes / 5 < lanes->former_bytes / 4) {
 		lanes->hold = lanes->next_hold;
 		lanes->next_hold = KR_MIN(2 * lanes->next_hold, (uint32_t)KR_LANES_HOLD_MAX);
 		set_level(lanes, former);
 	} else if (lanes->wanted < lanes->most && lanes->hold == 0) {
 		lanes->former = lanes->wanted;
-		lanes->former_came = lanes->level_came;
+		lanes->former_bytes = lanes->level_bytes;
 		set_level(lanes, 2 * lanes->wanted);
 	} else {
 		lanes->level_ticks = SETTLE;
-		lanes->level_came = 0;
+		lanes->level_bytes = 0;
 	}
 }
 
-/* CAME blocks in a tick at which more would have been asked. */
-static void climb(struct kr_lanes *lanes, uint32_t came, uint64_t rtt_us, uint64_t block_bytes)
+/* BYTES have come in a tick at which more would have been asked. */
+static void climb(struct kr_lanes *lanes, uint64_t bytes, uint64_t rtt_us)
 {
-	uint64_t under_way = came * block_bytes * rtt_us / (TICK_MS * 1000);
+	uint64_t under_way = bytes * rtt_us / (TICK_MS * 1000);
 	uint64_t needed = 1 + under_way / KR_LANES_BYTES;
 
 	lanes->hold -= lanes->hold > 0;
@@ -212,16 +213,16 @@ static void climb(struct kr_lanes *lanes, uint32_t came, uint64_t rtt_us, uint64
 	}
 	if (rtt_us < KR_LANES_LONG_US)
 		return;
-	lanes->level_came += ++lanes->level_ticks > SETTLE ? came : 0;
+	lanes->level_bytes += ++lanes->level_ticks > SETTLE ? bytes : 0;
 	if (lanes->level_ticks == SETTLE + MEASURE)
 		judge(lanes);
 }
 
-static void choose_number(struct kr_lanes *lanes, uint32_t came, uint64_t rtt_us, uint64_t block_bytes)
+static void choose_number(struct kr_lanes *lanes, uint64_t bytes, uint64_t rtt_us)
 {
 	if (lanes->full) {
 		lanes->idle = 0;
-		climb(lanes, came, rtt_us, block_bytes);
+		climb(lanes, bytes, rtt_us);
 	} else if (++lanes->idle >= KR_LANES_IDLE) {
 		lanes->former = 0;
 		set_level(lanes, 1);
@@ -265,24 +266,23 @@ static struct kr_lanes_steps adjust(struct kr_lanes *lanes, uint32_t wanted)
 	return steps;
 }
 
-struct kr_lanes_steps kr_lanes_tick(
-	struct kr_lanes *lanes, const uint64_t bytes[KR_LANES_MAX], uint64_t rtt_us, uint64_t block_bytes)
+struct kr_lanes_steps kr_lanes_tick(struct kr_lanes *lanes, const uint64_t bytes[KR_LANES_MAX], uint64_t rtt_us)
 {
 	struct kr_lanes_steps steps;
-	uint32_t came = 0;
-	uint64_t late;
+	uint64_t late, moved = 0;
 
 	for (uint32_t i = 0; i < lanes->most; i++) {
-		if (lanes->lanes[i].open)
-			measure(&lanes->lanes[i], bytes[i], rtt_us);
-		came += lanes->lanes[i].came;
+		if (!lanes->lanes[i].open)
+			continue;
+		moved += bytes[i] - lanes->lanes[i].bytes;
+		measure(&lanes->lanes[i], bytes[i], rtt_us);
 	}
 	late = find_late(lanes, rtt_us);
 	for (uint32_t i = 0; i < lanes->most; i++) {
 		lanes->lanes[i].owed_before = lanes->lanes[i].owed;
 		lanes->lanes[i].came = 0;
 	}
-	choose_number(lanes, came, rtt_us, block_bytes);
+	choose_number(lanes, moved, rtt_us);
 	steps = adjust(lanes, lanes->wanted + all_are_silent(lanes));
 	steps.take_back = late;
 	return steps;

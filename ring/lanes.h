@@ -33,7 +33,7 @@ enum {
 	KR_LANES_DEAD = 8,     /* ticks */
 	KR_LANES_IDLE = 20,    /* ticks without need, until surplus lanes are closed */
 	KR_LANES_HOLD = 40,    /* ticks until the next trial; twice as many after each that brought nothing */
-	KR_LANES_HOLD_MAX = 1280,
+	KR_LANES_HOLD_MAX = 240,
 };
 
 struct kr_lane {
@@ -55,9 +55,8 @@ struct kr_lanes {
 	bool full;       /* since the last tick more would have been asked if it could */
 	uint32_t idle;   /* ticks without that */
 	/* The trial of more lanes. */
-	uint32_t level_ticks, level_came; /* with this number of lanes */
-	uint32_t former;                  /* number of lanes, 0: no trial */
-	uint32_t former_came;             /* in the same time */
+	uint32_t level_ticks, former;       /* with this number of lanes; the former number, 0: no trial */
+	uint64_t level_bytes, former_bytes; /* that came with each in the same time */
 	uint32_t hold, next_hold;
 };
 
@@ -82,7 +81,6 @@ void kr_lanes_came(struct kr_lanes *lanes, uint32_t lane);
 void kr_lanes_refused(struct kr_lanes *lanes, uint32_t lane, uint32_t blocks);
 /* A quarter of a second has passed.  BYTES: what each open lane has received so far.  RTT_US: the shortest round trip; 0:
  * not known. */
-struct kr_lanes_steps kr_lanes_tick(
-	struct kr_lanes *lanes, const uint64_t bytes[KR_LANES_MAX], uint64_t rtt_us, uint64_t block_bytes);
+struct kr_lanes_steps kr_lanes_tick(struct kr_lanes *lanes, const uint64_t bytes[KR_LANES_MAX], uint64_t rtt_us);
 
 #endif

@@ -184,6 +184,7 @@ static bool count_bytes(struct kr_upstream *hop, uint64_t bytes[KR_LANES_MAX])
 		if (!conn)
 			continue;
 		kr_conn_counters(conn, &bytes[i], &sent);
+		bytes[i] += kr_conn_carried_bytes(conn);
 		any = any || bytes[i] != hop->lanes.lanes[i].bytes;
 	}
 	return any;
@@ -196,7 +197,7 @@ static void adjust_lanes(struct kr_upstream *hop, const uint64_t bytes[KR_LANES_
 
 	if (conn && hop->pulls > 0)
 		hop->rtt_us = kr_conn_rtt_us(conn);
-	steps = kr_lanes_tick(&hop->lanes, bytes, hop->rtt_us, KR_BLOCK_SIZE);
+	steps = kr_lanes_tick(&hop->lanes, bytes, hop->rtt_us);
 	for (uint32_t i = 0; i < KR_LANES_MAX && (steps.open | steps.close | steps.take_back); i++) {
 		const uint64_t bit = UINT64_C(1) << i;
 		struct kr_upstream_lane *lane = &hop->conns[i];

@@ -191,7 +191,7 @@ static void tick(struct world *world)
 
 	for (uint32_t i = 0; i < KR_LANES_MAX; i++)
 		bytes[i] = world->lines[i].bytes;
-	apply(world, kr_lanes_tick(&world->lanes, bytes, world->rtt_us, BLOCK));
+	apply(world, kr_lanes_tick(&world->lanes, bytes, world->rtt_us));
 }
 
 /* TICKS with all the demand there can be.  Returns the blocks that have arrived. */
