@@ -24,7 +24,6 @@
 
 enum {
 	KR_LANES_MAX = 64,
-	KR_LANES_DEFAULT = 8,
 	KR_LANES_BYTES = 1 << 20,
 	KR_LANES_LONG_US = 5000,
 	KR_LANES_UNPROVEN = 2, /* blocks */
@@ -51,7 +50,7 @@ struct kr_lanes {
 	struct kr_lane lanes[KR_LANES_MAX];
 	uint32_t most;   /* may be open */
 	uint32_t count;  /* open */
-	uint32_t wanted; /* 0: none has been opened yet */
+	uint32_t wanted; /* without those that are silent */
 	bool full;       /* since the last tick more would have been asked if it could */
 	uint32_t idle;   /* ticks without that */
 	/* The trial of more lanes. */

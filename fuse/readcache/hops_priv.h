@@ -126,7 +126,7 @@ void kr_upstream_put(struct kr_upstream *hop);
 struct kr_conn *kr_upstream_conn(const struct kr_upstream *hop);
 /* "10.0.0.3:51324", for logs. */
 const char *kr_upstream_peer(const struct kr_upstream *hop);
-/* A lane will answer nothing more.  Whether others are left that can be asked. */
+/* LANE will answer nothing more: closes it.  Whether others are left that can be asked. */
 bool kr_upstream_lane_lost(struct kr_upstream_lane *lane);
 /* Ends it: the peer breaks the protocol or is silent. */
 void kr_upstream_break(struct kr_upstream *hop, const char *reason);

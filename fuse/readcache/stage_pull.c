@@ -431,7 +431,7 @@ void kr_stages_advance(struct kr_hops *hops)
 
 bool kr_stage_tick(struct kr_stage *stage)
 {
-	if (!stage->upstream && !stage->asking)
+	if ((!stage->upstream && !stage->asking) || kr_link_linked(&stage->starved))
 		kr_stage_advance(stage);
 	kr_stage_hedge_tick(stage);
 	return has_work(stage);

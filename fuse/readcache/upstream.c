@@ -36,8 +36,8 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	hop->hops->sent += sent;
 	if (err != 0)
 		kr_log_debug("connection to upstream %s ended: %s", kr_conn_peer(conn), reason);
-	kr_upstream_lane_lost(lane);
 	lane->conn = NULL;
+	kr_upstream_lane_lost(lane);
 	hop->hops->outgoing_count--;
 	if (--hop->open > 0)
 		return;
@@ -149,6 +149,8 @@ bool kr_upstream_lane_lost(struct kr_upstream_lane *lane)
 	struct kr_upstream *hop = lane->hop;
 
 	kr_lanes_closed(&hop->lanes, (uint32_t)(lane - hop->conns));
+	if (lane->conn)
+		kr_conn_close(lane->conn, false);
 	if (!kr_upstream_conn(hop))
 		hop->ending = true;
 	return !hop->ending;
@@ -204,10 +206,8 @@ static void adjust_lanes(struct kr_upstream *hop, const uint64_t bytes[KR_LANES_
 
 		if (steps.take_back & bit)
 			hop->hops->reassigned += kr_stage_take_back(&lane->pulls);
-		if (steps.close & bit && lane->conn) {
+		if (steps.close & bit)
 			kr_upstream_lane_lost(lane);
-			kr_conn_close(lane->conn, false);
-		}
 		if (steps.open & bit)
 			(void)open_lane(hop, i); /* else at the next tick */
 	}
