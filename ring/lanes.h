@@ -31,7 +31,7 @@ enum {
 	KR_LANES_CHUNK = 8,    /* blocks asked of one lane at once */
 	KR_LANES_DEAD = 8,     /* ticks */
 	KR_LANES_IDLE = 20,    /* ticks without need, until surplus lanes are closed */
-	KR_LANES_HOLD = 40,    /* ticks until the next trial; twice as many after each that brought nothing */
+	KR_LANES_HOLD = 12,    /* ticks until the next trial; twice as many after each that brought nothing */
 	KR_LANES_HOLD_MAX = 240,
 };
 

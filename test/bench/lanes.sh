@@ -9,11 +9,12 @@ status() { kairan 1 status --json "$(mnt 1)" | python3 -c "import json, sys; rin
 start() { rm -rf --one-file-system "$WORK/node1/local" "$RECORD"; mkdir "$WORK/node1/local"; mount_start 1 "lanes=$1"; }
 stop() { mount_stop 1 || fail "the mount does not end"; }
 reading() { on node1 python3 "$PROGRAM" read "$1" "$2" "$(mnt 1)/file" "$3" "$RECORD"; }
-# row LANES MODE STREAMS SECONDS WHAT
+# row LANES MODE STREAMS SECONDS WHAT [STEADY]: which is so from that second on.
 row() {
+	local steady=${6:-2}
 	start "$1"
 	reading "$2" "$3" "$4" || fail "no reading"
-	set -- "$@" $(status) $(share) $(share 2)
+	set -- "${@:1:5}" $(status) $(share) $(share "$steady")
 	printf '  at most %2d lanes, %-36s %.3f, steady %.3f; %d lanes, %d blocks reassigned\n' "$1" "$5" "$8" "${10}" "$6" "$7"
 	stop
 }
@@ -65,5 +66,5 @@ long 1
 for control in $(cat /proc/sys/net/ipv4/tcp_congestion_control) reno; do
 	[ $control != reno ] || congestion_reno server
 	echo "one packet of a hundred is lost, congestion control $control; load $(cut -d' ' -f1 /proc/loadavg)"
-	for lanes in $LANES; do row "$lanes" sequential 24 20 "24 programs"; done
+	for lanes in $LANES; do row "$lanes" sequential 24 30 "24 programs" 20; done
 done
