@@ -1,5 +1,5 @@
-/* The connections (lanes) to one upstream: how many there are, which is asked next, and whose blocks are asked of others.
- * Pure; one per upstream.
+/* The connections (lanes) to one upstream: how many there are, which is asked next, and whose blocks are asked of
+ * others.  Pure; one per upstream.
  *
  * There is one lane until the link is long.  The caller ticks four times a second and tells the round trip.  Lanes are
  * added only when the caller wanted to ask more than it was allowed to at each tick, and
@@ -12,9 +12,9 @@
  * costs nothing.  A sole lane has no such limit: the caller's is enough.
  *
  * A lane that owes blocks is late when another one works, and this one has brought no byte for two ticks, or takes
- * several times as long as the others.  Its blocks are asked of others, once; what it brings nevertheless is welcome.  It
- * is asked nothing while another one is not late, and is closed if no byte comes for KR_LANES_DEAD ticks.  If all lanes
- * are silent one more is opened, to find out whether the peer or the connection is to blame.
+ * several times as long as the others.  Its blocks are asked of others, once; what it brings nevertheless is welcome.
+ * It is asked nothing while another one is not late, and is closed if no byte comes for KR_LANES_DEAD ticks.  If all
+ * lanes are silent one more is opened, to find out whether the peer or the connection is to blame.
  */
 #ifndef KR_RING_LANES_H
 #define KR_RING_LANES_H
@@ -78,8 +78,8 @@ void kr_lanes_asked(struct kr_lanes *lanes, uint32_t lane, uint32_t blocks);
 void kr_lanes_came(struct kr_lanes *lanes, uint32_t lane);
 /* It will not answer these BLOCKS. */
 void kr_lanes_refused(struct kr_lanes *lanes, uint32_t lane, uint32_t blocks);
-/* A quarter of a second has passed.  BYTES: what each open lane has received so far.  RTT_US: the shortest round trip; 0:
- * not known. */
+/* A quarter of a second has passed.  BYTES: what each open lane has received so far.  RTT_US: the shortest round trip;
+ * 0: not known. */
 struct kr_lanes_steps kr_lanes_tick(struct kr_lanes *lanes, const uint64_t bytes[KR_LANES_MAX], uint64_t rtt_us);
 
 #endif

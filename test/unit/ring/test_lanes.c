@@ -1,4 +1,5 @@
-/* The lanes, with a puller, in a small world: connections that bring blocks at given rates, stall, die and come back. */
+/* The lanes, with a puller, in a small world: connections that bring blocks at given rates, stall, die and come back.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
