@@ -9,12 +9,17 @@
 #include "common/base/util.h"
 #include "common/rpc/turns.h"
 
+/* A job of LONG_NS would be no slower in the pool, where others run beside it.  Then the pool has all jobs for REST times as
+ * long: so on a slow disk a ninth of the loop thread's time is lost at most. */
+enum { LONG_NS = 300000, REST = 8 };
+
 static struct {
 	/* The turn guards these. */
 	struct kr_turns turns;
 	struct kr_list waiting; /* kr_brief.link: until the loop thread has handled its events */
 	size_t count;
-	size_t outside; /* jobs of threads that have let go of the loop */
+	uint64_t rests_until_ns; /* the pool has all jobs */
+	size_t outside;          /* jobs of threads that have let go of the loop */
 	/* The lock guards the rest; it is taken with the turn, or without. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -30,6 +35,12 @@ static bool has_spare_thread(void)
 	KR_SCOPED_LOCK(&briefs.lock);
 
 	return !briefs.relieved;
+}
+
+/* With the turn. */
+static bool takes_jobs(void)
+{
+	return kr_clock_ns() >= briefs.rests_until_ns && has_spare_thread();
 }
 
 static void run_in_pool(uv_work_t *work)
@@ -61,7 +72,7 @@ void kr_brief_start(uv_loop_t *loop, struct kr_brief *brief, bool in_pool, void 
 {
 	brief->run = run;
 	brief->done = done;
-	if (in_pool || loop != briefs.turns.loop || briefs.count == KR_BRIEFS_WAITING || !has_spare_thread()) {
+	if (in_pool || loop != briefs.turns.loop || briefs.count == KR_BRIEFS_WAITING || !takes_jobs()) {
 		give_to_pool(loop, brief);
 		return;
 	}
@@ -97,16 +108,21 @@ static bool job_ended(size_t number)
 /* With the turn.  True: the caller still leads, and has the turn. */
 static bool do_job(struct kr_brief *brief)
 {
+	const uint64_t began_ns = kr_clock_ns();
 	struct kr_turns *turns = &briefs.turns;
 	size_t number = job_begins();
+	uint64_t took_ns;
 	bool leads;
 
 	if (briefs.outside++ == 0)
 		uv_ref((uv_handle_t *)&turns->wake); /* the loop does not end before DONE */
 	kr_turns_leave(turns);
 	brief->run(brief);
+	took_ns = kr_clock_ns() - began_ns;
 	leads = job_ended(number);
 	kr_turns_take(turns);
+	if (took_ns > LONG_NS)
+		briefs.rests_until_ns = began_ns + took_ns + REST * took_ns;
 	if (--briefs.outside == 0)
 		uv_unref((uv_handle_t *)&turns->wake);
 	uv_update_time(turns->loop); /* else timers that DONE starts would fire too early */
@@ -136,7 +152,7 @@ static bool do_jobs(void)
 	struct kr_brief *brief;
 
 	for (size_t count = briefs.count; count && (brief = next_job()); count--)
-		if (!has_spare_thread())
+		if (!takes_jobs())
 			give_to_pool(briefs.turns.loop, brief);
 		else if (!do_job(brief))
 			return false;
@@ -236,6 +252,7 @@ void kr_brief_serve(uv_loop_t *loop)
 	pthread_condattr_destroy(&monotonic);
 	kr_list_init(&briefs.waiting);
 	briefs.ended = false;
+	briefs.rests_until_ns = 0;
 	err = briefs.turns.shared ? -pthread_create(&spare, NULL, be_spare, NULL) : -ENOTSUP;
 	briefs.relieved = err != 0; /* for ever */
 	kr_turns_take(&briefs.turns);
