@@ -51,7 +51,8 @@ bool kr_turns_step(struct kr_turns *turns);
 void kr_turns_run(struct kr_turns *turns);
 /* With the turn, after kr_turns_run. */
 void kr_turns_pass(struct kr_turns *turns);
-/* With the turn, while no thread is in kr_turns_wait, or kr_turns_wake follows; who takes it next calls kr_turns_run. */
+/* With the turn, while no thread is in kr_turns_wait, or before kr_turns_wake.  The thread that takes it next calls
+ * kr_turns_run. */
 void kr_turns_leave(struct kr_turns *turns);
 /* With the turn, after kr_turns_run: lets go of it, waits for an event, for a timer or for kr_turns_wake, and takes it
  * again.  One thread at a time.  False: the loop has ended, and the caller has let go. */

@@ -9,8 +9,8 @@
 #include "common/base/util.h"
 #include "common/rpc/turns.h"
 
-/* A job of LONG_NS would be no slower in the pool, where others run beside it.  Then the pool has all jobs for REST times as
- * long: so on a slow disk a ninth of the loop thread's time is lost at most. */
+/* A job of LONG_NS would be no slower in the pool, where others run beside it.  After one the pool has all jobs for
+ * REST times as long.  So a slow disk takes a ninth of the loop thread's time at most. */
 enum { LONG_NS = 300000, REST = 8 };
 
 static struct {
@@ -145,8 +145,8 @@ static struct kr_brief *next_job(void)
 	return KR_LIST_ENTRY(link, struct kr_brief, link);
 }
 
-/* With the turn.  What these jobs start waits until the loop has handled its events again.  False: the other thread leads.
- */
+/* With the turn.  Jobs that these jobs start wait until the loop has handled its events again.  False: the other thread
+ * leads. */
 static bool do_jobs(void)
 {
 	struct kr_brief *brief;

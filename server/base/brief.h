@@ -6,8 +6,8 @@
  * job still runs. If it does, the spare thread goes on as the loop thread, and gives all jobs to the pool.  The other
  * thread finishes its job, and is the spare thread from then on.
  *
- * So a slow disk holds up other requests for twice KR_BRIEF_MS at most.  After a job that took long the pool has all jobs
- * for a while, where they run beside each other.  One loop in a process has this. */
+ * So a slow disk holds up other requests for twice KR_BRIEF_MS at most.  After a long job the pool has all jobs for a
+ * while, where they run beside each other.  One loop in a process has this. */
 #ifndef KR_SERVER_BRIEF_H
 #define KR_SERVER_BRIEF_H
 
