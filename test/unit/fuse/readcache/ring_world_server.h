@@ -68,7 +68,7 @@ static struct world {
 	bool stale, silent; /* the server says that the version is gone; answers no PULL */
 	int unanswered;
 	int disturbances;
-	uint32_t lanes; /* the most connections to one upstream */
+	uint32_t lanes;       /* the most connections to one upstream */
 	uint64_t blocks_sent; /* by the server */
 	unsigned random;
 	uint8_t *content; /* the file's bytes */
