@@ -12,7 +12,7 @@
 #include "fuse/base/options.h"
 #include "fuse/session/rpc.h"
 
-enum { BACKLOG = 128, TICK_MS = 250, POOL = 64 << 20 };
+enum { BACKLOG = 128, TICK_MS = 250, IDLE_MS = 2000, POOL = 64 << 20 };
 
 static void on_timer(uv_timer_t *timer)
 {
@@ -30,13 +30,16 @@ static void on_timer(uv_timer_t *timer)
 	/* The cache and the files are made after us. */
 	if (!kr_list_empty(&hops->stages))
 		kr_stage_evict(hops->mount);
-	if (!waits)
+	if (!waits && kr_list_empty(&hops->stages))
 		uv_timer_stop(timer);
+	else if (!waits) /* the disk may fill, and the cache has to give way */
+		uv_timer_start(timer, on_timer, IDLE_MS, IDLE_MS);
 }
 
 void kr_hops_start_tick(struct kr_hops *hops)
 {
-	if (!hops->closing && !uv_is_active((uv_handle_t *)&hops->timer))
+	if (!hops->closing &&
+		(!uv_is_active((uv_handle_t *)&hops->timer) || uv_timer_get_repeat(&hops->timer) != TICK_MS))
 		uv_timer_start(&hops->timer, on_timer, TICK_MS, TICK_MS);
 }
 

@@ -78,7 +78,7 @@ struct kr_hops {
 /* Bytes are no longer asked or have been stored: starved stages go on. */
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes);
 /* An upstream owes blocks or is idle, a stage waits for an upstream, or a stranger came: looks at them a few times a
- * second, until there is none of these. */
+ * second, until there is none of these.  While there are stages, every two seconds goes on: the cache evicts. */
 void kr_hops_start_tick(struct kr_hops *hops);
 
 /* downstream.c */

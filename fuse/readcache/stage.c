@@ -54,6 +54,7 @@ struct kr_stage *kr_stage_new(
 	kr_puller_init(&stage->puller, KR_STAGE_WINDOW_MIN, present_fn, stage);
 	stage->ahead_task.fn = on_ahead;
 	kr_list_append(&mount->hops->stages, &stage->link);
+	kr_hops_start_tick(mount->hops);
 	kr_table_insert(&mount->hops->by_fid, &stage->by_fid, kr_fid_hash(fid));
 	return stage;
 }

@@ -28,18 +28,23 @@ mount_stop 1
 
 note "its only connection is cut"
 long_link 1 200 0.5 0
-mount_start 1
-reads 1 b & reader=$!
-until_ok 20 "some bytes" has_received 1 || fail "nothing comes"
-cut=$(port 1)
-[ -n "$cut" ] || fail "no connection"
-start=$(date +%s%N)
-echo "cut $cut" >"$WORK/orders1"
-wait $reader || exit 1
-took=$((($(date +%s%N) - start) / 1000000))
-[ "$(ring 1 reassigned_blocks)" -gt 0 ] || fail "no block was asked again"
+for attempt in 1 2 3 4 5; do # on a busy machine the cut may come when all has been read
+	rm -rf "$WORK/node1/local/cache"
+	mount_start 1
+	reads 1 b & reader=$!
+	until_ok 20 "some bytes" has_received 1 || fail "nothing comes"
+	cut=$(port 1)
+	[ -n "$cut" ] || fail "no connection"
+	start=$(date +%s%N)
+	echo "cut $cut" >"$WORK/orders1"
+	wait $reader || exit 1
+	took=$((($(date +%s%N) - start) / 1000000))
+	again=$(ring 1 reassigned_blocks)
+	mount_stop 1
+	[ "$again" = 0 ] || break
+done
+[ "$again" -gt 0 ] || fail "no block was asked again"
 [ $took -lt $((6000 * SLOW)) ] || fail "that took $took ms"
-mount_stop 1
 
 note "lost packets, and one of the connections cut"
 long_link 1 200 3 1
