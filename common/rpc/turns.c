@@ -21,7 +21,8 @@ int kr_turns_init(struct kr_turns *turns, uv_loop_t *loop)
 	if (err < 0)
 		return kr_fail_errno(err, "cannot make an event loop");
 	uv_unref((uv_handle_t *)&turns->wake);
-	pthread_mutex_init(&turns->turn, NULL);
+	pthread_mutex_init(&turns->lock, NULL);
+	pthread_cond_init(&turns->changed, NULL);
 	return 0;
 }
 
@@ -32,18 +33,31 @@ void kr_turns_close(struct kr_turns *turns)
 
 void kr_turns_fini(struct kr_turns *turns)
 {
-	pthread_mutex_destroy(&turns->turn);
+	pthread_cond_destroy(&turns->changed);
+	pthread_mutex_destroy(&turns->lock);
 }
 
 void kr_turns_take(struct kr_turns *turns)
 {
-	pthread_mutex_lock(&turns->turn);
+	uint64_t ticket;
+
+	pthread_mutex_lock(&turns->lock);
+	ticket = turns->taken++;
+	while (turns->left != ticket)
+		pthread_cond_wait(&turns->changed, &turns->lock);
+	pthread_mutex_unlock(&turns->lock);
 	atomic_store_explicit(&turns->holder, pthread_self(), memory_order_relaxed);
 }
 
 bool kr_turns_try(struct kr_turns *turns)
 {
-	if (pthread_mutex_trylock(&turns->turn) != 0)
+	bool is_free;
+
+	pthread_mutex_lock(&turns->lock);
+	is_free = turns->taken == turns->left;
+	turns->taken += is_free;
+	pthread_mutex_unlock(&turns->lock);
+	if (!is_free)
 		return false;
 	atomic_store_explicit(&turns->holder, pthread_self(), memory_order_relaxed);
 	return true;
@@ -52,7 +66,17 @@ bool kr_turns_try(struct kr_turns *turns)
 void kr_turns_leave(struct kr_turns *turns)
 {
 	atomic_store_explicit(&turns->holder, 0, memory_order_relaxed);
-	pthread_mutex_unlock(&turns->turn);
+	pthread_mutex_lock(&turns->lock);
+	if (++turns->left != turns->taken)
+		pthread_cond_broadcast(&turns->changed);
+	pthread_mutex_unlock(&turns->lock);
+}
+
+bool kr_turns_wanted(struct kr_turns *turns)
+{
+	KR_SCOPED_LOCK(&turns->lock);
+
+	return turns->taken - turns->left > 1;
 }
 
 bool kr_turns_mine(const struct kr_turns *turns)

@@ -29,7 +29,9 @@
 struct kr_turns {
 	uv_loop_t *loop;
 	bool shared;
-	pthread_mutex_t turn;
+	pthread_mutex_t lock; /* guards the next three */
+	pthread_cond_t changed;
+	uint64_t taken, left; /* tickets: threads get the turn in the order in which they asked */
 	_Atomic pthread_t holder;
 	uint64_t waits_until_ns; /* guarded by the turn: when the thread in kr_turns_wait comes back at the latest */
 	uv_async_t wake;
@@ -45,6 +47,8 @@ void kr_turns_fini(struct kr_turns *turns);
 void kr_turns_take(struct kr_turns *turns);
 /* Takes the turn if nobody has it. */
 bool kr_turns_try(struct kr_turns *turns);
+/* With the turn: whether another thread waits in kr_turns_take. */
+bool kr_turns_wanted(struct kr_turns *turns);
 /* With the turn: runs the callbacks that are due.  Returns whether there are more before the loop has to wait. */
 bool kr_turns_step(struct kr_turns *turns);
 /* With the turn: runs callbacks until the loop has to wait. */

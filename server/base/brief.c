@@ -168,6 +168,10 @@ static bool lead(void)
 		more = kr_turns_step(&briefs.turns) || briefs.count;
 		if (!do_jobs())
 			return true;
+		if (kr_turns_wanted(&briefs.turns)) { /* by a thread whose job was long, while the loop is never idle */
+			kr_turns_leave(&briefs.turns);
+			kr_turns_take(&briefs.turns);
+		}
 	} while (more || kr_turns_wait(&briefs.turns));
 	return false;
 }

@@ -6,11 +6,13 @@
 
 #include <cmocka.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/util.h"
+#include "common/rpc/turns.h"
 #include "server/base/brief.h"
 
 struct job {
@@ -395,6 +397,51 @@ static void the_loop_does_not_end_before_jobs_that_cross(void **state)
 	uv_run(&world.loop, UV_RUN_DEFAULT);
 }
 
+/* --- the turn ----------------------------------------------------------------------------------- */
+
+struct taker {
+	struct kr_turns *turns;
+	bool had_it;
+};
+
+static void *take_once(void *context)
+{
+	struct taker *taker = context;
+
+	kr_turns_take(taker->turns);
+	taker->had_it = true;
+	kr_turns_leave(taker->turns);
+	return NULL;
+}
+
+/* As where a job was long, and the loop is never idle. */
+static void who_waits_for_the_turn_comes_before_who_takes_it_again(void **state)
+{
+	struct kr_turns turns;
+	struct taker taker = {.turns = &turns};
+	pthread_t thread;
+	uv_loop_t loop;
+
+	(void)state;
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(kr_turns_init(&turns, &loop), 0);
+	kr_turns_take(&turns);
+	assert_false(kr_turns_wanted(&turns));
+	assert_int_equal(pthread_create(&thread, NULL, take_once, &taker), 0);
+	while (!kr_turns_wanted(&turns))
+		sched_yield();
+	assert_false(kr_turns_try(&turns));
+	kr_turns_leave(&turns);
+	kr_turns_take(&turns);
+	assert_true(taker.had_it);
+	pthread_join(thread, NULL);
+	kr_turns_close(&turns);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	kr_turns_leave(&turns);
+	kr_turns_fini(&turns);
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -408,6 +455,7 @@ int main(void)
 		TEST(the_loop_does_not_end_before_a_long_job),
 		TEST(the_loop_goes_on_while_jobs_start_jobs),
 		TEST(a_timer_that_a_job_starts_is_not_early),
+		cmocka_unit_test(who_waits_for_the_turn_comes_before_who_takes_it_again),
 		TEST(the_loop_does_not_end_before_jobs_that_cross),
 		TEST(where_jobs_take_long_the_pool_has_most),
 		TEST(a_process_may_serve_again),
