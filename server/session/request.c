@@ -142,20 +142,22 @@ static void free_request(struct kr_request *request)
 	kr_session_put(session);
 }
 
-/* --- its jobs -------------------------------------------------------------------------------- */
+/* --- the pool --------------------------------------------------------------------------------- */
 
-static void run_job(struct kr_brief *brief)
+static void run_in_pool(uv_work_t *work)
 {
-	struct kr_request *request = KR_CONTAINER_OF(brief, struct kr_request, job.brief);
+	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 
 	hooks_of(request)->request_cache.run(request);
 }
 
-static void job_done(struct kr_brief *brief)
+static void after_pool(uv_work_t *work, int status)
 {
-	struct kr_request *request = KR_CONTAINER_OF(brief, struct kr_request, job.brief);
+	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
 	struct kr_session *session = request->session;
 
+	assert(status == 0); /* nothing calls uv_cancel */
+	(void)status;
 	request->job.running = false;
 	session->flow.running--;
 	request->server->jobs--;
@@ -165,14 +167,10 @@ static void job_done(struct kr_brief *brief)
 	kr_session_put(session);
 }
 
-/* Whether the jobs of such requests take longer, as a rule, than to wake a thread. */
-static bool takes_long(uint16_t type)
-{
-	return type == KR_MSG_FALLOCATE || type == KR_MSG_COPY || type == KR_MSG_CONFLICT || type == KR_MSG_RECLAIM;
-}
-
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *))
 {
+	int err;
+
 	assert(!request->job.running);
 	hooks_of(request)->request_cache.begin(request);
 	request->cancel = NULL;
@@ -182,7 +180,9 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 	request->job.running = true;
 	request->session->flow.running++;
 	request->server->jobs++;
-	kr_brief_start(request->server->loop, &request->job.brief, takes_long(request->type), run_job, job_done);
+	err = uv_queue_work(request->server->loop, &request->job.work, run_in_pool, after_pool);
+	assert(err == 0);
+	(void)err;
 	kr_session_pressure(request->session);
 }
 

@@ -5,9 +5,12 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <pthread.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "common/base/util.h"
+#include "common/rpc/turns.h"
 #include "fuse/base/loop.h"
 
 enum { LINKS = 1000 };
@@ -333,6 +336,51 @@ static void only_one_thread_at_a_time_is_the_loop_thread(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* --- the turn ----------------------------------------------------------------------------------- */
+
+struct taker {
+	struct kr_turns *turns;
+	bool had_it;
+};
+
+static void *take_once(void *context)
+{
+	struct taker *taker = context;
+
+	kr_turns_take(taker->turns);
+	taker->had_it = true;
+	kr_turns_leave(taker->turns);
+	return NULL;
+}
+
+/* As where a job was long, and the loop is never idle. */
+static void who_waits_for_the_turn_comes_before_who_takes_it_again(void **state)
+{
+	struct kr_turns turns;
+	struct taker taker = {.turns = &turns};
+	pthread_t thread;
+	uv_loop_t loop;
+
+	(void)state;
+	assert_int_equal(uv_loop_init(&loop), 0);
+	assert_int_equal(kr_turns_init(&turns, &loop), 0);
+	kr_turns_take(&turns);
+	assert_false(kr_turns_wanted(&turns));
+	assert_int_equal(pthread_create(&thread, NULL, take_once, &taker), 0);
+	while (!kr_turns_wanted(&turns))
+		sched_yield();
+	assert_false(kr_turns_try(&turns));
+	kr_turns_leave(&turns);
+	kr_turns_take(&turns);
+	assert_true(taker.had_it);
+	pthread_join(thread, NULL);
+	kr_turns_close(&turns);
+	uv_run(&loop, UV_RUN_DEFAULT);
+	kr_turns_leave(&turns);
+	kr_turns_fini(&turns);
+	assert_int_equal(uv_loop_close(&loop), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -347,6 +395,7 @@ int main(void)
 		TEST(a_loop_that_always_has_something_to_do_keeps_no_helper),
 		TEST(a_post_after_a_full_turn_wakes),
 		TEST(only_one_thread_at_a_time_is_the_loop_thread),
+		cmocka_unit_test(who_waits_for_the_turn_comes_before_who_takes_it_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
