@@ -1,4 +1,4 @@
-/* See loop.h.  One lock guards the queue of posted tasks.  The thread that has the turn (common/rpc/turns.h) takes them
+/* See loop.h.  One lock guards the queue of posted tasks.  The thread that has the turn (fuse/base/turns.h) takes them
  * one by one, at most TURN of them at a time, so that sockets and timers get their share.  It passes the turn on when
  * there are no tasks.
  * A post wakes the thread that waits for events.  It need not if the poster itself looks at the tasks soon, because it
@@ -12,7 +12,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
-#include "common/rpc/turns.h"
+#include "fuse/base/turns.h"
 
 enum { TURN = 128, HELP_STEPS = 16 };
 

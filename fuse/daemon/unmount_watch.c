@@ -1,5 +1,5 @@
 /* See unmount_watch.h.  The kernel reports each change of this namespace's mounts as a priority event of mountinfo.
- * The first poll takes the event away, so the loop cannot watch it (common/rpc/turns.h), and a thread waits for it. */
+ * The first poll takes the event away, so the loop cannot watch it (fuse/base/turns.h), and a thread waits for it. */
 #include "fuse/daemon/unmount_watch.h"
 
 #include <errno.h>

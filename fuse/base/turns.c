@@ -1,4 +1,4 @@
-#include "common/rpc/turns.h"
+#include "fuse/base/turns.h"
 
 #include <poll.h>
 
@@ -70,13 +70,6 @@ void kr_turns_leave(struct kr_turns *turns)
 	if (++turns->left != turns->taken)
 		pthread_cond_broadcast(&turns->changed);
 	pthread_mutex_unlock(&turns->lock);
-}
-
-bool kr_turns_wanted(struct kr_turns *turns)
-{
-	KR_SCOPED_LOCK(&turns->lock);
-
-	return turns->taken - turns->left > 1;
 }
 
 bool kr_turns_mine(const struct kr_turns *turns)

@@ -18,8 +18,8 @@
  *
  * Before libuv 1.44 uv_backend_timeout does not tell of descriptors to be registered.  There one thread has the turn
  * for ever. */
-#ifndef KR_TURNS_H
-#define KR_TURNS_H
+#ifndef KR_FUSE_TURNS_H
+#define KR_FUSE_TURNS_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,11 +44,10 @@ void kr_turns_close(struct kr_turns *turns);
 /* After the loop's end. */
 void kr_turns_fini(struct kr_turns *turns);
 
+/* Waits for the turn.  Threads get it in the order in which they asked. */
 void kr_turns_take(struct kr_turns *turns);
 /* Takes the turn if nobody has it. */
 bool kr_turns_try(struct kr_turns *turns);
-/* With the turn: whether another thread waits in kr_turns_take. */
-bool kr_turns_wanted(struct kr_turns *turns);
 /* With the turn: runs the callbacks that are due.  Returns whether there are more before the loop has to wait. */
 bool kr_turns_step(struct kr_turns *turns);
 /* With the turn: runs callbacks until the loop has to wait. */
