@@ -154,6 +154,7 @@ void kr_rpc_start(struct kr_rpc *rpc, const struct kr_rpc_events *events, void *
 	rpc->events = events;
 	rpc->events_context = context;
 	rpc->started = true;
+	kr_rpc_start_tick(rpc); /* there may be calls already */
 	attempt(rpc);
 }
 
