@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -217,15 +218,33 @@ int kr_unmount(const char *path, bool lazy)
 		errno == EBUSY ? " (programs use it: fuser -vm shows which; --force unmounts all the same)" : "");
 }
 
-/* Whether its daemon has ended, and the kernel has noticed.  Nothing asks a mount that may hang. */
-static bool is_dead(const struct kr_mounted *mounted)
+/* Whether its daemon has ended, and the kernel has noticed.  Nothing asks a mount that may hang.  ROOT: its, O_PATH. */
+static bool is_dead(const struct kr_mounted *mounted, int root)
 {
 	KR_AUTO_FREE char *socket = NULL;
 	struct statfs room;
 	int pid;
 
 	return kr_control_address_read(mounted, &socket, &pid) == 0 && !kr_daemon_runs(pid) &&
-		statfs(mounted->path, &room) < 0 && errno == ENOTCONN;
+		fstatfs(root, &room) < 0 && errno == ENOTCONN;
+}
+
+/* Unmounts MOUNTED if it is dead, even while programs use it.  Root does so by ROOT, not by the path: another kairanfs may
+ * have done the same, and mounted there, meanwhile.  False: it is not dead.  *RET_ERR: 0, or -errno with a reason. */
+static bool replaces_dead(const struct kr_mounted *mounted, int *ret_err)
+{
+	KR_AUTO_FD int root = open(mounted->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (root < 0 || !is_dead(mounted, root))
+		return false;
+	kr_log_info("the daemon of the mount on %s is gone: this mount takes its place", mounted->path);
+	if (geteuid() != 0)
+		*ret_err = run_fusermount(mounted->path, true);
+	else if (umount2(kr_fd_path(root).text, MNT_DETACH) == 0 || errno == EINVAL) /* EINVAL: it is gone already */
+		*ret_err = 0;
+	else
+		*ret_err = kr_fail_errno(-errno, "cannot unmount %s", mounted->path);
+	return true;
 }
 
 /* 0 if no kairanfs is mounted on PATH any more. */
@@ -236,14 +255,10 @@ static int make_free(const char *path, const char *source)
 
 	if (kr_mounted_find(path, true, &mounted) < 0)
 		return 0;
-	if (strcmp(mounted.source, source) == 0 && is_dead(&mounted)) {
-		kr_log_info("the daemon of the mount on %s is gone: this mount takes its place", path);
-		err = kr_unmount(path, true);
-	} else {
+	if (strcmp(mounted.source, source) != 0 || !replaces_dead(&mounted, &err))
 		err = kr_fail(-EBUSY,
 			"mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)",
 			path, mounted.source, path);
-	}
 	kr_mounted_fini(&mounted);
 	return err;
 }

@@ -23,10 +23,12 @@ int kr_mounted_has(unsigned dev_major, unsigned dev_minor);
 /* The topmost kairanfs mount at or above PATH (absolute, made of real directories).  -ENOENT: none. */
 int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted);
 
-/* Unmounts PATH, as fusermount3 does for users; LAZY: also while programs use it.  0, or -errno with a reason.  Blocks. */
+/* Unmounts PATH, as fusermount3 does for users; LAZY: also while programs use it.  0, or -errno with a reason.  Blocks.
+ */
 int kr_unmount(const char *path, bool lazy);
-/* Checks that SOURCE can be mounted on *PATH, and replaces *PATH by its absolute, real form.  A dead mount of SOURCE there
- * (its daemon has ended) is taken away; programs that use it go on to get ENOTCONN.  -errno with a sentence.  Returns
+/* Checks that SOURCE can be mounted on *PATH, and replaces *PATH by its absolute, real form.  A dead mount of SOURCE
+ * there
+ * is unmounted: its daemon has ended, and programs that use it go on to get ENOTCONN.  -errno with a sentence.  Returns
  * at once also when a hanging mount is there already. */
 int kr_mount_point_check(char **path, const char *source, bool nonempty);
 
