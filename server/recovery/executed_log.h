@@ -39,8 +39,8 @@ struct kr_executed_key {
 	uint64_t request;
 };
 
-/* Prints the records of DIR/executed, the oldest first. Nothing if there is none, or one of another version. 0 or -errno
- * with a reason. Blocks. */
+/* Prints the records of DIR/executed, the oldest first. Prints nothing if there is no such file, or one of another
+ * version. 0 or -errno with a reason. Blocks. */
 int kr_executed_print(int dir, FILE *to);
 /* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID, or of another version of kairand. 0 or
  * -errno with a reason. */

@@ -44,8 +44,8 @@ static void find_sizes(const json_t *envelope, const char *what, double processe
 	}
 }
 
-/* Seconds that a file of SIZE takes one of as many processes as a point has; RATE: "per_s", "lowest" or "highest".  NAN:
- * the envelope does not say. */
+/* Seconds that one of PROCESSES processes needs for a file of SIZE; the envelope has points with that many.  RATE:
+ * "per_s", "lowest" or "highest".  NAN: the envelope has no such point. */
 static double time_with(const json_t *envelope, const char *what, double processes, double size, const char *rate)
 {
 	const json_t *below, *above;

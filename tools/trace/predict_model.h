@@ -1,7 +1,7 @@
 /* How long the programs of a trace would spend in I/O on a mount with a given envelope: `kairan predict`.  PURE.
  *
- * The model is that of the MTC performance model for Gfarm (files times rates, local reads apart from remote ones), with
- * rates that depend on the file's size and on how many processes of the program run on a node at a time.
+ * The model is that of the MTC performance model for Gfarm: files times rates, local reads apart from remote ones.  Its
+ * rates depend on the file's size, and on how many processes of the program run on a node at a time.
  *
  *   time of a program = sum over the files that each of its processes uses of
  *       local share x T(read from the cache, size, P) + other share x T(read from the server, size, P)
@@ -10,9 +10,9 @@
  *
  * T(what, size, P) = P / rate is what one file takes one of P processes.  Between the sizes of the envelope's points T
  * is linear in the size (a latency, and a bandwidth), between its numbers of processes linear in P.  Beyond the largest
- * size or number it grows in proportion.  What the model leaves out: other programs at the same time, reads from
- * another node (they count as reads from the server), names that are looked up, locks, fsync, and that a program may
- * compute while its bytes are flushed. */
+ * size or number it grows in proportion.  The model leaves out other programs at the same time, LOOKUPs, locks
+ * and fsync.  Reads from another node count as reads from the server.  A program that computes while its bytes are
+ * flushed waits less than the model says. */
 #ifndef KR_TOOLS_TRACE_PREDICT_MODEL_H
 #define KR_TOOLS_TRACE_PREDICT_MODEL_H
 
@@ -39,8 +39,8 @@ struct kr_prediction {
 	double traced_s, expected_s, lowest_s, highest_s, parts_s[KR_PREDICTED_PARTS];
 };
 
-/* Predictions of each program of TRACES, the longest first; owned, and *RET_COUNT.  PROCESSES: on a node at a time (0: as
- * traced). */
+/* Predictions of each program of TRACES, the longest first; owned, and *RET_COUNT.  PROCESSES: how many run on a node at
+ * a time (0: as traced). */
 struct kr_prediction *kr_predict(const struct kr_traces *traces, const json_t *envelope, double processes,
 	enum kr_predict_reads reads, size_t *ret_count);
 void kr_predictions_free(struct kr_prediction *predictions, size_t count);

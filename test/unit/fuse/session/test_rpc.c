@@ -193,17 +193,23 @@ static void recall(uint64_t id, uint16_t flags)
 		kr_conn_request_as(server.conn, id, flags, KR_MSG_RECALL, &msg, NULL, 0, on_recalled, NULL), 0);
 }
 
-static void a_request_of_the_server_is_delivered_once_while_it_is_unanswered(void **state)
+/* The server asks for something, and the node has it. */
+static void begin_recall(void)
 {
-	struct kr_recall_reply nothing = {};
-
-	(void)state;
 	downs = 0;
 	recalled = (struct answer){0};
 	kr_rpc_on(mount.rpc, KR_MSG_RECALL, on_recall);
 	kr_rpc_open(mount.rpc);
 	recall(5, 0);
 	UNTIL(downs == 1);
+}
+
+static void a_request_of_the_server_is_delivered_once_while_it_is_unanswered(void **state)
+{
+	struct kr_recall_reply nothing = {};
+
+	(void)state;
+	begin_recall();
 	break_connection();
 	recalled = (struct answer){0};
 	kr_rpc_open(mount.rpc);
@@ -223,12 +229,7 @@ static void answers_for_an_ended_session_are_dropped(void **state)
 	struct kr_down old;
 
 	(void)state;
-	downs = 0;
-	recalled = (struct answer){0};
-	kr_rpc_on(mount.rpc, KR_MSG_RECALL, on_recall);
-	kr_rpc_open(mount.rpc);
-	recall(5, 0);
-	UNTIL(downs == 1);
+	begin_recall();
 	old = last_down;
 	kr_rpc_set_session(mount.rpc, 2);
 	recall(7, 0);
@@ -303,12 +304,7 @@ static void an_answer_does_not_overtake_a_call_that_waits(void **state)
 	struct answer answer = {0};
 
 	(void)state;
-	downs = 0;
-	recalled = (struct answer){0};
-	kr_rpc_on(mount.rpc, KR_MSG_RECALL, on_recall);
-	kr_rpc_open(mount.rpc);
-	recall(5, 0);
-	UNTIL(downs == 1);
+	begin_recall();
 	ask_remove(&answer, KR_RPC_LATER);
 	kr_rpc_answer(mount.rpc, &last_down, 0, &nothing);
 	UNTIL(recalled.count == 1);
