@@ -106,10 +106,11 @@ static bool all_may_search(struct kr_mount *mount, const struct kr_fid *dir)
 	enum { EVERYBODY = 0111 };
 	struct kr_attr_cache_key key;
 	struct kr_attr attr;
+	bool bare;
 
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, dir);
-	return get(mount, dir, &key, NULL, NULL, 0, NULL, NULL) && get_attr(mount, dir, &attr, NULL) &&
-		(attr.mode & EVERYBODY) == EVERYBODY;
+	return get(mount, dir, &key, NULL, &bare, sizeof(bare), NULL, NULL) && bare &&
+		get_attr(mount, dir, &attr, NULL) && (attr.mode & EVERYBODY) == EVERYBODY;
 }
 
 static bool may_search(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *dir)
@@ -270,12 +271,13 @@ bool kr_attr_cache_readlink(struct kr_mount *mount, const struct kr_fid *fid, ch
 	return get_bytes(mount, fid, &key, NULL, target, KR_PATH_MAX + 1, NULL);
 }
 
-static bool bare(struct kr_mount *mount, const struct kr_fid *fid)
+static bool is_bare(struct kr_mount *mount, const struct kr_fid *fid)
 {
 	struct kr_attr_cache_key key;
+	bool bare;
 
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, fid);
-	return get_bytes(mount, fid, &key, NULL, NULL, 0, NULL);
+	return get_bytes(mount, fid, &key, NULL, &bare, sizeof(bare), NULL) && bare;
 }
 
 /* Names that every caller may ask for: only readers of a file may know whether it has user.*. */
@@ -287,7 +289,7 @@ static bool free_to_ask(const char *name)
 
 bool kr_attr_cache_no_xattr(struct kr_mount *mount, const struct kr_fid *fid, const char *name)
 {
-	return (!name || free_to_ask(name)) && bare(mount, fid);
+	return (!name || free_to_ask(name)) && is_bare(mount, fid);
 }
 
 bool kr_attr_cache_getxattr(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid,

@@ -31,18 +31,25 @@ static void drop(struct kr_attr_cache *cache, const struct kr_attr_cache_key *ke
 	kr_attr_cache_store_drop(&cache->store, key->bytes, key->length);
 }
 
+static void learn_bare(const struct answer *answer, const struct kr_fid *fid, bool bare)
+{
+	struct kr_attr_cache_key key;
+
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, fid);
+	put(answer, fid, &key, 0, &bare, sizeof(bare));
+}
+
 static void learn_attr(const struct answer *answer, const struct kr_fid *fid, const struct kr_attr *attr)
 {
+	bool bare = answer->flags & KR_FRAME_BARE;
 	struct kr_attr_cache_key key;
 
 	if (answer->err || !(answer->flags & KR_FRAME_CACHEABLE_ATTR))
 		return;
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, fid);
 	put(answer, fid, &key, 0, attr, sizeof(*attr));
-	if (!(answer->flags & KR_FRAME_BARE))
-		return;
-	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, fid);
-	put(answer, fid, &key, 0, NULL, 0);
+	if (bare || S_ISDIR(attr->mode)) /* only of directories is always said what they are */
+		learn_bare(answer, fid, bare);
 }
 
 /* Whether WHOLE of DIR does not have NAME, which exists, and would be valid longer than the note of NAME. */
@@ -86,13 +93,20 @@ static void learn_changed(const struct answer *answer, const struct kr_fid *fid,
 	kr_attr_cache_store_confirm(&answer->cache->store, key.bytes, key.length, answer->heard_ns + 1);
 }
 
-/* Of a directory that we have changed. */
+/* Of a directory that we have changed.  Our change of a name leaves it bare, or not.  Where that is not known GETATTR
+ * shall ask the server, which says both. */
 static void learn_dir(const struct answer *answer, const struct kr_fid *dir, const struct kr_attr *attr)
 {
+	const struct kr_attr_cache_entry *known;
 	struct kr_attr_cache_key key;
 
 	if (!(answer->flags & KR_FRAME_CACHEABLE) || attr->ino == 0)
 		return;
+	kr_attr_cache_key(&key, KR_ATTR_CACHE_BARE, dir);
+	known = kr_attr_cache_store_get(&answer->cache->store, key.bytes, key.length, kr_clock_ns());
+	if (!known)
+		return;
+	learn_bare(answer, dir, *(const bool *)kr_note_value(known));
 	kr_attr_cache_key(&key, KR_ATTR_CACHE_ATTR, dir);
 	put(answer, dir, &key, 0, attr, sizeof(*attr));
 }

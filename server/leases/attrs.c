@@ -67,6 +67,9 @@ static void run_stat(struct kr_request *request)
 	struct get *get = request->job_state;
 
 	request->err = kr_export_getattr(request->server->export, &get->file->fid, &get->attr);
+	/* Nodes look up no name of the export's root: only so do they hear that it has no ACL. */
+	if (!request->err && S_ISDIR(get->attr.mode))
+		request->effect.no_xattrs = kr_export_bare(request->server->export, &get->file->fid);
 }
 
 /* A node may change the file each time just before it answers.  Then its answer was true during the query, and the

@@ -18,8 +18,8 @@
 static struct kr_mount mount;
 static const struct kr_cred user = {.uid = 1000, .gid = 1000}, other = {.uid = 1001, .gid = 1001};
 static const struct kr_fid dir = {2, {1, 1}}, file = {2, {2, 2}}, second = {2, {3, 3}};
-static const struct kr_attr dir_attr = {.ino = 1, .nlink = 2}, file_attr = {.ino = 2, .nlink = 1},
-			    changed = {.ino = 1, .nlink = 7};
+static const struct kr_attr dir_attr = {.ino = 1, .nlink = 2, .mode = S_IFDIR | 0755},
+			    file_attr = {.ino = 2, .nlink = 1}, changed = {.ino = 1, .nlink = 7};
 #define HEARD_NS UINT64_C(77)
 enum { NOTED = KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR };
 
@@ -147,6 +147,7 @@ static void what_is_made_is_known_and_its_absence_forgotten(void **state)
 		look_up(&user, "a", NULL, NULL);
 		look_up(&user, "d", NULL, NULL);
 		look_up(&user, "l", NULL, NULL);
+		list();
 		answer(KR_MSG_CREATE, &(struct kr_create_request){.cred = user, .parent = dir, .name = "a"}, 0,
 			&(struct kr_create_reply){.created = 1, .file = file, .attr = file_attr, .dir = changed},
 			flags);
@@ -353,6 +354,28 @@ static void what_all_may_search_is_known_whoever_asks(void **state)
 	}
 }
 
+static void remove_a(void)
+{
+	answer(KR_MSG_REMOVE, &(struct kr_remove_request){.cred = user, .parent = dir, .name = "a"}, 0,
+		&(struct kr_remove_reply){.dir = {.ino = 1, .nlink = 7, .mode = S_IFDIR | 0755}}, KR_FRAME_CACHEABLE);
+}
+
+static void a_change_of_our_own_leaves_a_directory_bare_or_not(void **state)
+{
+	(void)state;
+	look_up(&user, "none", NULL, NULL);
+	remove_a();
+	assert_int_equal(links(&dir), 0); /* GETATTR shall ask for both */
+	learn_dir_attr(S_IFDIR | 0755, KR_FRAME_CACHEABLE_ATTR);
+	remove_a();
+	assert_int_equal(links(&dir), 7);
+	assert_int_equal(says(NULL, "none"), -1);
+	learn_dir_attr(S_IFDIR | 0755, KR_FRAME_CACHEABLE_ATTR | KR_FRAME_BARE);
+	remove_a();
+	assert_int_equal(links(&dir), 7);
+	assert_int_equal(says(NULL, "none"), 0);
+}
+
 static void what_a_change_of_our_own_says_is_true_from_its_answer_on(void **state)
 {
 	struct kr_attr attr;
@@ -543,6 +566,7 @@ int main(void)
 			a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_all_may_search_is_known_whoever_asks, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_change_of_our_own_leaves_a_directory_bare_or_not, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			what_a_change_of_our_own_says_is_true_from_its_answer_on, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(many_answers_at_once_are_as_many_answers, set_up, tear_down),
