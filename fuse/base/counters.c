@@ -55,6 +55,7 @@ static const char *const request_names[OPCODES] = {
 	[FUSE_FLUSH] = "flush",
 	[FUSE_OPENDIR] = "opendir",
 	[FUSE_READDIR] = "readdir",
+	[FUSE_READDIRPLUS] = "readdir",
 	[FUSE_RELEASEDIR] = "releasedir",
 	[FUSE_FSYNCDIR] = "fsyncdir",
 	[FUSE_GETLK] = "getlk",

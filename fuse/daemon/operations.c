@@ -22,10 +22,11 @@ enum { MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
 	kr_kernel_attrs_allow(userdata, conn->proto_minor);
-	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  Readdirplus: see
-	 * op_dir.c. */
+	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  It shall not choose between
+	 * READDIR and READDIRPLUS: programs like find and du list all names before they look at one.
+	 */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-		FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
+		FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
 		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_IOCTL_DIR);
 	/* The server applies the umask, because it knows default ACLs.  The node invalidates pages exactly (recall.c).
 	 */
@@ -67,6 +68,7 @@ static const struct fuse_lowlevel_ops operations = {
 	.flock = kr_op_flock,
 	.opendir = kr_op_opendir,
 	.readdir = kr_op_readdir,
+	.readdirplus = kr_op_readdirplus,
 	.releasedir = kr_op_releasedir,
 	.fsyncdir = kr_op_fsyncdir,
 	.statfs = kr_op_statfs,

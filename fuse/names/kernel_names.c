@@ -94,21 +94,44 @@ static bool is_quiet(const struct loans *loans)
 	return KR_FAULT("names.eager") || now_s() >= atomic_load(&loans->quiet_s);
 }
 
+static void end_lending(struct kr_kernel_names *names, struct loans *loans)
+{
+	atomic_fetch_sub(&loans->lending, 1);
+	atomic_fetch_sub(&names->all.lending, 1);
+}
+
+/* Whether names may be lent there.  Then the caller counts as lending, and looks into the attribute cache next. */
+static bool begin_lending(struct kr_kernel_names *names, struct loans *loans)
+{
+	atomic_fetch_add(&names->all.lending, 1);
+	atomic_fetch_add(&loans->lending, 1);
+	if (is_quiet(loans) && is_quiet(&names->all))
+		return true;
+	end_lending(names, loans);
+	return false;
+}
+
 double kr_kernel_names_lend(
 	struct kr_mount *mount, const struct kr_fid *dir, const char *name, const struct kr_fid *fid)
 {
 	struct kr_kernel_names *names = mount->kernel_names;
 	struct loans *loans = loans_of(names, kr_attr_cache_bucket(dir));
 
-	if (!mount->options->default_permissions || !is_walked(names, loans, fid))
+	if (!mount->options->default_permissions || !is_walked(names, loans, fid) || !begin_lending(names, loans))
 		return 0;
-	atomic_fetch_add(&names->all.lending, 1);
-	atomic_fetch_add(&loans->lending, 1);
-	if (is_quiet(loans) && is_quiet(&names->all) && kr_attr_cache_is_public(mount, dir, name, fid))
+	if (kr_attr_cache_is_public(mount, dir, name, fid))
 		return KR_NAME_LOAN_MS / 1000.0;
-	atomic_fetch_sub(&loans->lending, 1);
-	atomic_fetch_sub(&names->all.lending, 1);
+	end_lending(names, loans);
 	return 0;
+}
+
+double kr_kernel_names_lend_listed(struct kr_mount *mount, const struct kr_fid *dir)
+{
+	struct kr_kernel_names *names = mount->kernel_names;
+
+	if (!mount->options->default_permissions || !begin_lending(names, loans_of(names, kr_attr_cache_bucket(dir))))
+		return 0;
+	return KR_NAME_LOAN_MS / 1000.0;
 }
 
 static void lent(struct loans *loans)

@@ -2,7 +2,7 @@
  *
  * A loan.  A reply to LOOKUP lends the kernel the name for KR_NAME_LOAN_MS.  So one LOOKUP serves the system calls that
  * follow at once (`ls -l` makes three for each file), and the directories of a path are not looked up again for each
- * file in them.  There is a loan only
+ * file in them.  A reply to READDIRPLUS lends all names in it that the attribute cache knows.  There is a loan only
  *   - for programs that go through directories: of names in a directory that has been listed in the last
  *     KR_NAME_LISTED_S, or in which KR_NAME_BURST names were looked up within a second, or in one above it;
  *   - of a name that exists and that the attribute cache knows, while no request of our own changes it;
@@ -61,6 +61,9 @@ void kr_kernel_names_listed(struct kr_mount *mount, const struct kr_fid *dir);
  * follow the reply.  Any thread. */
 double kr_kernel_names_lend(
 	struct kr_mount *mount, const struct kr_fid *dir, const char *name, const struct kr_fid *fid);
+/* The same around the reply to a READDIRPLUS of DIR.  It lends the names that kr_attr_cache_lookup, asked after _lend,
+ * finds for any caller. */
+double kr_kernel_names_lend_listed(struct kr_mount *mount, const struct kr_fid *dir);
 void kr_kernel_names_lent(struct kr_mount *mount, const struct kr_fid *dir);
 
 /* Answers DOWN, an INVALIDATE of BUCKET (KR_ATTR_CACHE_ALL: of all), when the loans there are over.  The attribute

@@ -108,6 +108,10 @@ int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char 
  * unflushed bytes of this node are added.  For replies to GETATTR and LOOKUP only (kernel_attrs.h). */
 double kr_op_attr_timeout(
 	struct kr_mount *mount, uint64_t number, const struct kr_fid *fid, const struct kr_attr *attr);
+/* The same of what the attribute cache knows of NAME, with the timeout of the attributes; *RET_ERR is the server's answer.
+ * CRED NULL: what any caller may know.  False: the server must be asked. */
+bool kr_op_entry_cached(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+	const char *name, int *ret_err, struct fuse_entry_param *ret_entry);
 /* Takes that lookup back: the reply did not reach the kernel. */
 void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *entry);
 
@@ -140,6 +144,7 @@ void kr_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned command, void *argumen
 /* op_dir.c */
 void kr_op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
+void kr_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi);
 void kr_op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 void kr_op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int data_only, struct fuse_file_info *fi);
 /* op_xattr.c */

@@ -4,13 +4,13 @@
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
  * belongs to the loop thread.
  *
- * No readdirplus: the kernel has names for a moment only (kernel_names.h), so it sends LOOKUP for each file at the next
- * stat.  The reply to LOOKUP brings the attributes with a timeout (kernel_attrs.h), so readdirplus would spare no
- * request.  It would only make the server look at each file twice.  The listed names serve lookup prefetch instead
- * (lookup_prefetch.h).
+ * The kernel asks by READDIRPLUS where programs look at what they list.  The reply lends it the names whose attributes
+ * are cached (kernel_names.h), which spares their LOOKUPs.  Other entries are names alone, as in a reply to READDIR: they
+ * serve lookup prefetch (lookup_prefetch.h).
  */
 #include <dirent.h>
 #include <errno.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -42,6 +42,7 @@ struct readdir_op {
 	struct dir *dir;
 	uint64_t offset;
 	size_t size;
+	bool plus; /* READDIRPLUS */
 	bool asked;
 };
 
@@ -111,11 +112,53 @@ static int take_entry(const struct dir *dir, struct entry *ret)
 	return 0;
 }
 
-/* Moves entries into BUFFER as the kernel wants them. */
-static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
+/* Adds ENTRY to a reply to READDIR, as fuse_add_direntry does. */
+static size_t add_name(const struct readdir_op *op, char *buffer, size_t size, const struct entry *entry)
+{
+	const struct stat stat = {.st_ino = entry->ino, .st_mode = (mode_t)DTTOIF(entry->type)};
+
+	return fuse_add_direntry(op->op.req, buffer, size, entry->name, &stat, (off_t)entry->next_cookie);
+}
+
+static bool is_dots(const char *name)
+{
+	return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* The same for READDIRPLUS; the name is lent for LOAN seconds, if the attribute cache knows it. */
+static size_t add_entry(const struct readdir_op *op, char *buffer, size_t size, const struct entry *entry, double loan)
+{
+	size_t need = fuse_add_direntry_plus(op->op.req, NULL, 0, entry->name, NULL, 0);
+	struct fuse_entry_param known;
+	int err;
+
+	if (need > size)
+		return need;
+	if (loan > 0 && !is_dots(entry->name) &&
+		kr_op_entry_cached(op->op.mount, NULL, &op->dir->fid, entry->name, &err, &known) && !err)
+		known.entry_timeout = loan;
+	else
+		known = (struct fuse_entry_param){
+			.attr = {.st_ino = entry->ino, .st_mode = (mode_t)DTTOIF(entry->type)}};
+	return fuse_add_direntry_plus(op->op.req, buffer, size, entry->name, &known, (off_t)entry->next_cookie);
+}
+
+/* A reply to READDIRPLUS, of LENGTH, did not reach the kernel: takes the lookups in it back. */
+static void undo_entries(struct kr_mount *mount, const char *buffer, size_t length)
+{
+	struct fuse_direntplus entry;
+
+	for (size_t at = 0; at < length; at += FUSE_DIRENTPLUS_SIZE(&entry)) {
+		memcpy(&entry, buffer + at, sizeof(entry));
+		if (entry.entry_out.nodeid)
+			kr_inode_forget(mount->inodes, entry.entry_out.nodeid, 1);
+	}
+}
+
+/* Moves entries into BUFFER as the kernel wants them; names are lent for LOAN seconds.  *USED: its bytes so far. */
+static int fill(struct readdir_op *op, double loan, char *buffer, size_t *used)
 {
 	struct dir *dir = op->dir;
-	size_t used = 0;
 
 	while (dir->next < dir->length) {
 		struct entry entry;
@@ -126,18 +169,36 @@ static int fill(struct readdir_op *op, char *buffer, size_t *ret_used)
 		/* The parent of the mount's root is not in this filesystem. */
 		if (dir->root_ino && strcmp(entry.name, "..") == 0)
 			entry.ino = dir->root_ino;
-		struct stat stat = {.st_ino = entry.ino, .st_mode = (mode_t)DTTOIF(entry.type)};
-		size_t need = fuse_add_direntry(
-			op->op.req, buffer + used, op->size - used, entry.name, &stat, (off_t)entry.next_cookie);
+		size_t left = op->size - *used;
+		size_t need = op->plus ? add_entry(op, buffer + *used, left, &entry, loan) :
+					 add_name(op, buffer + *used, left, &entry);
 
-		if (need > op->size - used)
+		if (need > left)
 			break;
-		used += need;
+		*used += need;
 		dir->next += entry.bytes;
 		dir->cookie = entry.next_cookie;
 	}
-	*ret_used = used;
 	return 0;
+}
+
+/* Replies with entries that were read ahead. */
+static void reply(struct readdir_op *op)
+{
+	struct kr_mount *mount = op->op.mount;
+	const struct kr_fid dir = op->dir->fid;
+	double loan = op->plus ? kr_kernel_names_lend_listed(mount, &dir) : 0;
+	KR_AUTO_FREE char *buffer = malloc(op->size);
+	size_t used = 0;
+	int err = buffer ? fill(op, loan, buffer, &used) : -ENOMEM;
+	fuse_req_t req = kr_op_finish(&op->op);
+	bool reached = (err < 0 ? fuse_reply_err(req, -err) : fuse_reply_buf(req, buffer, used)) == 0;
+
+	if (op->plus && (err < 0 || !reached))
+		undo_entries(mount, buffer, used);
+	if (loan > 0)
+		kr_kernel_names_lent(mount, &dir);
+	kr_op_free(&op->op);
 }
 
 static void on_entries(struct kr_op *base, int err, const void *message, struct kr_buf *data);
@@ -173,16 +234,7 @@ static void step_readdir(struct kr_op *base)
 	bool here = dir->entries && op->offset == dir->cookie && (op->offset || op->asked);
 
 	if (here && (dir->next < dir->length || dir->end)) {
-		KR_AUTO_FREE char *buffer = malloc(op->size);
-		size_t used = 0;
-		int err = buffer ? fill(op, buffer, &used) : -ENOMEM;
-
-		if (err < 0) {
-			kr_op_reply_err(base, err);
-			return;
-		}
-		fuse_reply_buf(kr_op_finish(base), buffer, used);
-		kr_op_free(base);
+		reply(op);
 		return;
 	}
 	if (read_cached(op)) {
@@ -222,18 +274,30 @@ static void on_entries(struct kr_op *base, int err, const void *message, struct 
 	step_readdir(base);
 }
 
-void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+static void start(fuse_req_t req, size_t size, off_t offset, const struct fuse_file_info *fi, bool plus)
 {
 	struct readdir_op *op = kr_op_new(sizeof(*op), kr_op_mount(req), req, "readdir", step_readdir);
 
-	(void)ino;
 	if (!op)
 		return;
+	op->plus = plus;
 	op->dir = dir_of(fi);
 	kr_kernel_names_listed(op->op.mount, &op->dir->fid);
 	op->offset = (uint64_t)offset;
 	op->size = size;
 	kr_op_post(&op->op);
+}
+
+void kr_op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+{
+	(void)ino;
+	start(req, size, offset, fi, false);
+}
+
+void kr_op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struct fuse_file_info *fi)
+{
+	(void)ino;
+	start(req, size, offset, fi, true);
 }
 
 struct fsync_op {

@@ -220,8 +220,7 @@ static bool name_fits(fuse_req_t req, const char *name)
 
 /* --- lookup ----------------------------------------------------------------------------------- */
 
-/* The attribute cache's knowledge of NAME; an entry counts one lookup.  False: the op must ask the server. */
-static bool find_cached(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
+bool kr_op_entry_cached(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, int *ret_err, struct fuse_entry_param *ret_entry)
 {
 	struct kr_fid fid;
@@ -259,7 +258,7 @@ static bool lookup_cached(fuse_req_t req, const struct kr_lookup_request *msg, c
 	struct fuse_entry_param entry;
 	int err;
 
-	if (!find_cached(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
+	if (!kr_op_entry_cached(kr_op_mount(req), cred, &msg->parent, msg->name, &err, &entry))
 		return false;
 	reply_cached(req, msg, err, &entry);
 	return true;
@@ -278,7 +277,7 @@ static void step_lookup(struct kr_op *op)
 		return;
 	if (kr_op_given_up(op)) {
 		kr_op_reply_err(op, kr_op_given_up(op));
-	} else if (lookup->waited && find_cached(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
+	} else if (lookup->waited && kr_op_entry_cached(op->mount, &msg.cred, &msg.parent, msg.name, &err, &entry)) {
 		reply_cached(kr_op_finish(op), &msg, err, &entry);
 		kr_op_free(op);
 	} else if (!lookup->waited && (list = kr_lookup_prefetch_ask(op->mount, &msg.cred, &msg.parent, msg.name))) {

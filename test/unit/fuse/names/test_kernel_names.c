@@ -188,6 +188,25 @@ static void who_has_delayed_another_node_lends_nothing_for_a_while(void **state)
 	assert_true(lends());
 }
 
+/* One loan for all names of a reply: the attribute cache is asked for each of them after it has begun. */
+static void a_listing_lends_names_like_a_lookup(void **state)
+{
+	(void)state;
+	assert_true(kr_kernel_names_lend_listed(&F.mount, &dir) > 0);
+	invalidate(1);
+	pass_ms(10 * KR_NAME_LENT_MS);
+	assert_int_equal(F.answered, 0);
+	kr_kernel_names_lent(&F.mount, &dir);
+	pass_ms(KR_NAME_LENT_MS - 1);
+	assert_int_equal(F.answered, 0);
+	pass_ms(20);
+	assert_int_equal(F.answered, 1);
+	assert_false(kr_kernel_names_lend_listed(&F.mount, &dir) > 0); /* the directory changes */
+	pass_ms((KR_NAME_QUIET_S + 1) * 1000);
+	F.options.default_permissions = false;
+	assert_false(kr_kernel_names_lend_listed(&F.mount, &dir) > 0);
+}
+
 /* What is not answered: changes by programs on the server, and our own. */
 static void others_delay_nothing(void **state)
 {
@@ -221,6 +240,7 @@ int main(void)
 		TEST(invalidate_is_answered_when_loans_are_over),
 		TEST(a_reply_that_is_not_written_yet_is_waited_for),
 		TEST(who_has_delayed_another_node_lends_nothing_for_a_while),
+		TEST(a_listing_lends_names_like_a_lookup),
 		TEST(others_delay_nothing),
 		TEST(an_invalidate_of_all_waits_for_all),
 	};
