@@ -247,6 +247,10 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 		get_own(req, ino, name, size);
 		return;
 	}
+	if (strcmp(name, "security.selinux") == 0) { /* a label belongs to one machine; ls asks for no other then */
+		fuse_reply_err(req, EOPNOTSUPP);
+		return;
+	}
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
 	if (ino == KR_INODE_BATCH_FILE || kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
 		reply_cached(req, -ENODATA, NULL, 0, size);

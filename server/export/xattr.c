@@ -9,6 +9,10 @@
 #include "common/base/util.h"
 #include "server/export/export_priv.h"
 
+/* The label that this machine's SELinux gives a file.  It belongs to this machine's policy, as on other network
+ * filesystems: nodes neither see nor set it. */
+#define LABEL "security.selinux"
+
 /* Opens FID and takes on CRED. */
 static int begin(
 	struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, int *ret_fd, struct kr_as *as)
@@ -31,22 +35,48 @@ int kr_export_getxattr(struct kr_export *export, const struct kr_cred *cred, con
 {
 	KR_AUTO_FD int fd = -1;
 	KR_AS as = {0};
-	int r = begin(export, cred, fid, &fd, &as);
+	int r;
 
+	if (strcmp(name, LABEL) == 0)
+		return -EOPNOTSUPP;
+	r = begin(export, cred, fid, &fd, &as);
 	return r < 0 ?
 		r :
 		end_read(getxattr(kr_fd_path(fd).text, name, value, KR_MIN(size, KR_XATTR_MAX)), name, ret_length);
 }
 
+/* Takes the label out of NAMES of LENGTH.  Returns the length without it. */
+static size_t without_label(char *names, size_t length)
+{
+	for (size_t at = 0, size; at < length; at += size) {
+		size = strlen(names + at) + 1;
+		if (strcmp(names + at, LABEL) != 0)
+			continue;
+		memmove(names + at, names + at + size, length - at - size);
+		return length - size;
+	}
+	return length;
+}
+
 int kr_export_listxattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, void *names,
 	size_t size, size_t *ret_length)
 {
+	KR_AUTO_FREE char *all = kr_xmalloc(KR_XATTR_MAX);
 	KR_AUTO_FD int fd = -1;
 	KR_AS as = {0};
 	int r = begin(export, cred, fid, &fd, &as);
 
-	return r < 0 ? r :
-		       end_read(listxattr(kr_fd_path(fd).text, names, KR_MIN(size, KR_XATTR_MAX)), "names", ret_length);
+	if (r == 0)
+		r = end_read(listxattr(kr_fd_path(fd).text, all, KR_XATTR_MAX), "names", ret_length);
+	if (r < 0)
+		return r;
+	*ret_length = without_label(all, *ret_length);
+	if (size == 0)
+		return 0;
+	if (*ret_length > size)
+		return -ERANGE;
+	memcpy(names, all, *ret_length);
+	return 0;
 }
 
 /* The client's error for ERROR (an errno). Root may set all attributes on a local disk. This server has given up
@@ -65,6 +95,8 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	KR_AS as = {0};
 	int r;
 
+	if (strcmp(name, LABEL) == 0)
+		return -EOPNOTSUPP;
 	if (size > KR_XATTR_MAX)
 		return kr_fail_errno(-E2BIG, "extended attribute %s of %zu bytes", name, size);
 	r = kr_export_writable(export);
@@ -88,7 +120,7 @@ int kr_export_removexattr(
 {
 	KR_AUTO_FD int fd = -1;
 	KR_AS as = {0};
-	int r = kr_export_writable(export);
+	int r = strcmp(name, LABEL) == 0 ? -EOPNOTSUPP : kr_export_writable(export);
 
 	if (r == 0)
 		r = begin(export, cred, fid, &fd, &as);
@@ -102,8 +134,10 @@ int kr_export_removexattr(
 bool kr_entry_bare(struct kr_export *export, int fd)
 {
 	struct kr_fd_path path = kr_fd_path(fd);
+	char names[sizeof(LABEL)]; /* -ERANGE: there are others */
+	ssize_t length = listxattr(path.text, names, sizeof(names));
 
-	if (listxattr(path.text, NULL, 0) != 0)
+	if (length < 0 || without_label(names, (size_t)length) != 0)
 		return false;
 	/* A filesystem without ACLs would answer differently.  The export is in one filesystem. */
 	if (!atomic_load_explicit(&export->has_acls, memory_order_relaxed) &&

@@ -178,6 +178,32 @@ static void extended_attributes_are_set_listed_and_removed(void **state)
 	fails(ENODATA, kr_export_removexattr(F.export, &root_cred, &file, "user.a"));
 }
 
+static void the_servers_own_label_is_not_shown(void **state)
+{
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644);
+	char path[sizeof(F.path) + 2], buffer[64];
+	size_t length;
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/f", F.path);
+	if (setxattr(path, "security.selinux", "label", 6, 0) < 0)
+		skip();
+	fails(EOPNOTSUPP, kr_export_getxattr(F.export, &root_cred, &file, "security.selinux", NULL, 0, &length));
+	fails(EOPNOTSUPP, kr_export_setxattr(F.export, &root_cred, &file, "security.selinux", "other", 6, 0));
+	fails(EOPNOTSUPP, kr_export_removexattr(F.export, &root_cred, &file, "security.selinux"));
+	ok(kr_export_listxattr(F.export, &root_cred, &file, NULL, 0, &length));
+	assert_int_equal(length, 0);
+	assert_true(kr_export_bare(F.export, &file));
+	for (const char *const *name = (const char *const[]){"user.a", "user.b", NULL}; *name; name++)
+		ok(kr_export_setxattr(F.export, &root_cred, &file, *name, "v", 1, 0));
+	assert_false(kr_export_bare(F.export, &file));
+	ok(kr_export_listxattr(F.export, &root_cred, &file, buffer, sizeof(buffer), &length));
+	assert_int_equal(length, 14);
+	assert_null(memmem(buffer, length, "security", 8));
+	assert_non_null(memmem(buffer, length, "user.a", 7));
+	assert_non_null(memmem(buffer, length, "user.b", 7));
+}
+
 /* As the kernel of a node asks for it before somebody else's write or cut. */
 static void who_may_write_a_file_takes_its_capabilities_away(void **state)
 {
@@ -423,6 +449,7 @@ static int run(void)
 		CASE(versions_change_with_bytes_and_survive_a_restart),
 		CASE(extended_attributes_are_set_listed_and_removed),
 		CASE(who_may_write_a_file_takes_its_capabilities_away),
+		CASE(the_servers_own_label_is_not_shown),
 		CASE(extended_attributes_too_large_are_refused),
 		CASE(extended_attributes_need_the_callers_rights),
 		CASE(pieces_are_written_in_few_calls_and_gaps_stay_holes),
