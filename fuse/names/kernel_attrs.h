@@ -1,6 +1,6 @@
 /* Attributes in the kernel: for how long the kernel may answer stat(2) by itself, and how the node takes that back.
  *
- * A grant.  A reply to GETATTR or LOOKUP gives the kernel attributes with a timeout: what is left of the attribute
+ * A grant.  A reply to GETATTR, LOOKUP or READDIRPLUS gives the kernel attributes with a timeout: what is left of the attribute
  * cache's entry, and not beyond the fencing time.  Other replies (CREATE, MKDIR, LINK, SETATTR) give none, because the
  * kernel installs their attributes whatever it has heard since.  There is no timeout either
  *   - while the attribute cache would not answer GETATTR with these very attributes (a change of our own is under way,
@@ -24,7 +24,8 @@
  *      But the kernel gives back each lookup of each reply, with FORGET, when it does not know the inode any more.
  *      So either the inode's lookups are all given back: then no reply is under way.  Or one is under way, or a FORGET
  *      is: the node notifies again until the kernel knows the inode, or all lookups are given back.  Both come without
- *      any help of other nodes, for the kernel takes no lock between reading the reply and installing it.
+ *      any help of other nodes.  Between reading a reply and installing it the kernel waits for nothing, or for another
+ *      thread's LOOKUP of a name that a READDIRPLUS lists.  The server answers that without waiting for this node.
  *      The node stops after 15 s: the kernel's timeout, at most 10 s, is over, and the server waits no longer either.
  * The unit test `kernel_attrs` has this as a model with a kernel.
  *

@@ -105,7 +105,7 @@ void kr_op_keep_cred(struct kr_op *op, struct kr_cred *ret_cred);
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
 	const struct kr_attr *attr, struct fuse_entry_param *ret_entry);
 /* For how long, in seconds, the kernel may keep what the server says of the inode NUMBER, which is FID: ATTR, before
- * unflushed bytes of this node are added.  For replies to GETATTR and LOOKUP only (kernel_attrs.h). */
+ * unflushed bytes of this node are added.  For replies to GETATTR, LOOKUP and READDIRPLUS only (kernel_attrs.h). */
 double kr_op_attr_timeout(
 	struct kr_mount *mount, uint64_t number, const struct kr_fid *fid, const struct kr_attr *attr);
 /* The same of what the attribute cache knows of NAME, with the timeout of the attributes; *RET_ERR is the server's answer.
