@@ -108,8 +108,8 @@ int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char 
  * unflushed bytes of this node are added.  For replies to GETATTR, LOOKUP and READDIRPLUS only (kernel_attrs.h). */
 double kr_op_attr_timeout(
 	struct kr_mount *mount, uint64_t number, const struct kr_fid *fid, const struct kr_attr *attr);
-/* The same of what the attribute cache knows of NAME, with the timeout of the attributes; *RET_ERR is the server's answer.
- * CRED NULL: what any caller may know.  False: the server must be asked. */
+/* The same of what the attribute cache knows of NAME, with the timeout of the attributes; *RET_ERR is the server's
+ * answer.  CRED NULL: what any caller may know.  False: the server must be asked. */
 bool kr_op_entry_cached(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent,
 	const char *name, int *ret_err, struct fuse_entry_param *ret_entry);
 /* Takes that lookup back: the reply did not reach the kernel. */

@@ -4,9 +4,9 @@
  * Offsets are the server's cookies, so telldir and seekdir are stable while the directory changes.  A handle's state
  * belongs to the loop thread.
  *
- * The kernel asks by READDIRPLUS where programs look at what they list.  The reply lends it the names whose attributes
- * are cached (kernel_names.h), which spares their LOOKUPs.  Other entries are names alone, as in a reply to READDIR: they
- * serve lookup prefetch (lookup_prefetch.h).
+ * The kernel asks by READDIRPLUS.  The reply lends it the names whose attributes are cached (kernel_names.h), which
+ * spares their LOOKUPs.  Other entries are names alone, as in a reply to READDIR: they serve lookup prefetch
+ * (lookup_prefetch.h).
  */
 #include <dirent.h>
 #include <errno.h>
