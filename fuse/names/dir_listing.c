@@ -312,6 +312,31 @@ static size_t gather(struct kr_dir_listing *listing, uint32_t number, bool (*kno
 	return count;
 }
 
+static void mark_asked(struct kr_dir_listing *listing, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		listing->entries[find(listing, names[i])].state = ASKED;
+}
+
+size_t kr_dir_listing_first(struct kr_dir_listing *listing, bool (*known)(void *context, const char *name),
+	void *context, const char **ret_names)
+{
+	size_t count;
+
+	if (listing->count < 2 || !sort(listing) || listing->entries[0].state != ASIDE ||
+		listing->size_max < KR_DIR_LISTING_FIRST)
+		return 0;
+	listing->order = AS_LISTED;
+	listing->size = listing->size_max;
+	listing->last = 0;
+	listing->any = true;
+	count = gather(listing, 0, known, context, ret_names);
+	if (count < 2)
+		return 0;
+	mark_asked(listing, ret_names, count);
+	return count;
+}
+
 size_t kr_dir_listing_ahead(struct kr_dir_listing *listing, const char *name, uint64_t now_ms,
 	bool (*known)(void *context, const char *name), void *context, const char **ret_names)
 {
@@ -341,8 +366,7 @@ size_t kr_dir_listing_ahead(struct kr_dir_listing *listing, const char *name, ui
 	count = gather(listing, number, known, context, ret_names);
 	if (count < 2)
 		return 0;
-	for (size_t i = 0; i < count; i++)
-		listing->entries[find(listing, ret_names[i])].state = ASKED;
+	mark_asked(listing, ret_names, count);
 	return count;
 }
 

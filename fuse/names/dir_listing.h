@@ -30,6 +30,9 @@ uint64_t kr_dir_listing_end(const struct kr_dir_listing *listing);
  * (borrowed until the next kr_dir_listing_add); KNOWN says which are not worth it.  Their number; 0: NAME by itself. */
 size_t kr_dir_listing_ahead(struct kr_dir_listing *listing, const char *name, uint64_t now_ms,
 	bool (*known)(void *context, const char *name), void *context, const char **ret_names);
+/* The same before any name is asked for: the first names in the order of the directory, as many as may be. */
+size_t kr_dir_listing_first(struct kr_dir_listing *listing, bool (*known)(void *context, const char *name),
+	void *context, const char **ret_names);
 /* NAME, of a kr_dir_listing_ahead, has been brought, or could not be. */
 void kr_dir_listing_brought(struct kr_dir_listing *listing, const char *name, bool good, uint64_t now_ms);
 /* Nothing of a kr_dir_listing_ahead could be brought: the directory is changed just now, or nothing may be noted at

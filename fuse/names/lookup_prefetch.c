@@ -31,6 +31,7 @@ struct kr_lookup_prefetch {
 	size_t bytes;             /* of all of them */
 	struct kr_list calls;
 	size_t call_count;
+	uint64_t looked_ms; /* when a program has last looked up names as they were listed */
 	struct kr_walk_detector walks;
 	unsigned walking; /* listings of our own under way */
 };
@@ -264,25 +265,20 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	free_call(call);
 }
 
-struct kr_list *kr_lookup_prefetch_ask(
-	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+/* Asks for names of LISTED: NAME and those behind it; NULL: the first ones. */
+static struct call *begin_call(struct kr_mount *mount, const struct listed *listed, const char *name)
 {
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
-	struct listed *listed = prefetch ? find(prefetch, parent, cred) : NULL;
-	struct kr_lookups_request msg = {.cred = *cred, .parent = *parent};
+	struct kr_lookups_request msg = {.cred = listed->place.cred, .parent = listed->place.fid};
 	const char *names[KR_LOOKUPS_MAX];
 	struct call *call;
 	size_t count;
 
-	if (!listed)
-		return NULL;
-	call = find_call(prefetch, cred, parent, name);
-	if (call)
-		return &call->waiting;
 	if (prefetch->call_count == KR_LOOKUP_PREFETCH_CALLS_MAX)
 		return NULL;
-	call = new_call(mount, cred, parent);
-	count = kr_dir_listing_ahead(listed->listing, name, now_ms(), known, call, names);
+	call = new_call(mount, &listed->place.cred, &listed->place.fid);
+	count = name ? kr_dir_listing_ahead(listed->listing, name, now_ms(), known, call, names) :
+		       kr_dir_listing_first(listed->listing, known, call, names);
 	for (size_t i = 0; i < count; i++)
 		kr_lookups_put_name(&call->names, names[i]);
 	if (count == 0) {
@@ -293,7 +289,39 @@ struct kr_list *kr_lookup_prefetch_ask(
 	kr_list_append(&prefetch->calls, &call->link);
 	prefetch->call_count++;
 	kr_rpc_call(mount->rpc, KR_MSG_LOOKUPS, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_reply, call);
+	return call;
+}
+
+struct kr_list *kr_lookup_prefetch_ask(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
+{
+	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
+	struct listed *listed = prefetch ? find(prefetch, parent, cred) : NULL;
+	struct call *call;
+
+	if (!listed)
+		return NULL;
+	call = find_call(prefetch, cred, parent, name);
+	if (call)
+		return &call->waiting;
+	call = begin_call(mount, listed, name);
+	if (!call)
+		return NULL;
+	prefetch->looked_ms = now_ms();
 	return &call->waiting;
+}
+
+struct kr_list *kr_lookup_prefetch_ahead(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent)
+{
+	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
+	struct listed *listed = find(prefetch, parent, cred);
+	struct call *call;
+
+	if (!listed || !prefetch->looked_ms || now_ms() - prefetch->looked_ms > KR_LOOKUP_PREFETCH_LOOKED_MS)
+		return NULL;
+	call = begin_call(mount, listed, NULL);
+	return call ? &call->waiting : NULL;
 }
 
 /* --- listings of our own ---------------------------------------------------------------------- */

@@ -18,8 +18,10 @@ enum {
 	KR_LOOKUP_PREFETCH_LISTINGS_MAX = 1024,
 	KR_LOOKUP_PREFETCH_BYTES_MAX = 8 << 20, /* of listings together, the latest excepted */
 	KR_LOOKUP_PREFETCH_CALLS_MAX = 64,      /* unanswered */
-	KR_LOOKUP_PREFETCH_WALKS_MAX = 4,       /* listings of our own under way ... */
-	KR_LOOKUP_PREFETCH_PAGES_MAX = 16,      /* ... each of so many pages at most */
+	KR_LOOKUP_PREFETCH_LOOKED_MS =
+		1000,                     /* a program that looks at what it lists does so in the next directory, too */
+	KR_LOOKUP_PREFETCH_WALKS_MAX = 4, /* listings of our own under way ... */
+	KR_LOOKUP_PREFETCH_PAGES_MAX = 16, /* ... each of so many pages at most */
 };
 
 struct kr_lookup_prefetch *kr_lookup_prefetch_new(void);
@@ -34,5 +36,9 @@ void kr_lookup_prefetch_asked(struct kr_mount *mount, const struct kr_cred *cred
  * lookup must be sent by itself. */
 struct kr_list *kr_lookup_prefetch_ask(
 	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent, const char *name);
+/* PARENT has just been listed for CRED.  If programs have lately looked at what they list, asks for its first names.
+ * Returns the list to wait in until they are cached; NULL: nothing is asked. */
+struct kr_list *kr_lookup_prefetch_ahead(
+	struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *parent);
 
 #endif

@@ -44,6 +44,7 @@ struct readdir_op {
 	size_t size;
 	bool plus; /* READDIRPLUS */
 	bool asked;
+	bool ahead; /* the first names have been asked for */
 };
 
 struct entry {
@@ -234,6 +235,15 @@ static void step_readdir(struct kr_op *base)
 	bool here = dir->entries && op->offset == dir->cookie && (op->offset || op->asked);
 
 	if (here && (dir->next < dir->length || dir->end)) {
+		struct kr_list *list = op->plus && !op->offset && !op->ahead ?
+			kr_lookup_prefetch_ahead(base->mount, &dir->cred, &dir->fid) :
+			NULL;
+
+		if (list) {
+			op->ahead = true;
+			kr_waiter_wait(&base->waiter, list);
+			return;
+		}
 		reply(op);
 		return;
 	}

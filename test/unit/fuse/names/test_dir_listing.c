@@ -195,6 +195,38 @@ static void who_wants_few_files_gets_few(void **state)
 	assert_true(node.single >= 16);
 }
 
+static void the_first_names_can_be_asked_for_before_a_program_does(void **state)
+{
+	const char *names[KR_LOOKUPS_MAX];
+
+	(void)state;
+	node.noted[3] = true;
+	assert_int_equal(kr_dir_listing_first(node.listing, known, NULL, names), KR_LOOKUPS_MAX);
+	for (unsigned n = 0; n < KR_LOOKUPS_MAX; n++) {
+		assert_int_equal(number_of(names[n]), n < 3 ? n : n + 1);
+		node.noted[number_of(names[n])] = true;
+		kr_dir_listing_brought(node.listing, names[n], true, node.now_ms);
+	}
+	assert_int_equal(kr_dir_listing_first(node.listing, known, NULL, names), 0); /* once */
+	go_through(as_listed);
+	assert_true(node.requests <= 7); /* it goes on with the sequence: 871 names, 128 at a time */
+	assert_int_equal(node.single, 0);
+}
+
+static void where_nothing_can_be_noted_the_first_names_are_left_alone(void **state)
+{
+	const char *names[KR_LOOKUPS_MAX];
+
+	(void)state;
+	kr_dir_listing_restrain(node.listing);
+	assert_int_equal(kr_dir_listing_first(node.listing, known, NULL, names), KR_LOOKUPS_MAX / 4);
+	list(0, 600);
+	kr_dir_listing_restrain(node.listing);
+	kr_dir_listing_restrain(node.listing);
+	kr_dir_listing_restrain(node.listing);
+	assert_int_equal(kr_dir_listing_first(node.listing, known, NULL, names), 0);
+}
+
 static void what_is_refused_is_asked_for_by_itself_from_then_on(void **state)
 {
 	(void)state;
@@ -343,6 +375,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_directory_costs_few_requests_in_each_order, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_program_may_leave_some_out_and_begin_anywhere, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(who_wants_few_files_gets_few, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			the_first_names_can_be_asked_for_before_a_program_does, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			where_nothing_can_be_noted_the_first_names_are_left_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_is_refused_is_asked_for_by_itself_from_then_on, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			where_all_is_forgotten_again_nothing_is_brought_for_long, set_up, tear_down),
