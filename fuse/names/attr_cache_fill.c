@@ -291,6 +291,30 @@ static void changed_name(struct kr_attr_cache *cache, const struct kr_fid *dir, 
 	kr_attr_cache_store_forget_lists(&cache->store, kr_attr_cache_bucket(dir));
 }
 
+/* The file that NAME in PARENT stood for is NEW_NAME in NEW_PARENT now, if that is LEARNT. */
+static void renamed(const struct answer *answer, const struct kr_rename_request *asked, bool learnt)
+{
+	struct kr_attr_cache *cache = answer->cache;
+	const struct kr_attr_cache_entry *entry;
+	struct answer none = *answer;
+	struct kr_attr_cache_key key;
+	struct kr_fid file;
+	bool known;
+
+	kr_attr_cache_key_entry(&key, &asked->parent, asked->name);
+	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, kr_clock_ns());
+	known = learnt && entry && !entry->err;
+	if (known)
+		memcpy(&file, kr_note_value(entry), sizeof(file));
+	changed_name(cache, &asked->parent, asked->name, learnt);
+	changed_name(cache, &asked->new_parent, asked->new_name, known);
+	none.err = -ENOENT;
+	if (learnt)
+		learn_entry(&none, &asked->cred, &asked->parent, asked->name, NULL);
+	if (known)
+		learn_entry(answer, &asked->cred, &asked->new_parent, asked->new_name, &file);
+}
+
 /* What the server leaves to us to forget (msgs.def, CACHEABLE REPLIES), whatever the request has come to. */
 static void forget_own(const struct answer *answer, uint16_t type, const union kr_any_msg *asked)
 {
@@ -315,8 +339,7 @@ static void forget_own(const struct answer *answer, uint16_t type, const union k
 		drop(cache, &key);
 		break;
 	case KR_MSG_RENAME:
-		changed_name(cache, &asked->rename_request.parent, asked->rename_request.name, false);
-		changed_name(cache, &asked->rename_request.new_parent, asked->rename_request.new_name, false);
+		renamed(answer, &asked->rename_request, learnt);
 		break;
 	default:
 		break;

@@ -281,6 +281,8 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 		return r;
 	if (replacing)
 		report(export, target, &removal, ret_replaced);
+	if (!replacing && target->fd >= 0 && ends->flags == 0)
+		return 0; /* two names of one file: both stay */
 	ret_replaced->moved = source->fid;
 	ret_replaced->moved_own = end_own(export, source);
 	if (ends->flags & RENAME_EXCHANGE) {

@@ -405,6 +405,19 @@ static void rename_changes(struct kr_request *request)
 	kr_invalidation_change(request, &request->msg.rename_request.new_parent);
 }
 
+/* Of a plain move: the nodes know what the old name stood for. */
+static uint16_t grant_rename(struct kr_request *request, int err, const void *reply)
+{
+	const struct kr_rename_request *msg = &request->msg.rename_request;
+	const struct kr_removed *removed = request->state;
+
+	(void)reply;
+	if (err || request->duplicate.maybe_executed || request->effect.folds || !removed->moved.length ||
+		removed->exchanged.length)
+		return 0;
+	return kr_invalidation_grant(request, &msg->parent) & kr_invalidation_grant(request, &msg->new_parent);
+}
+
 void kr_names_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_LOOKUP, handle_lookup, 0);
@@ -418,5 +431,5 @@ void kr_names_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_MAKE, make_changes, grant_make);
 	kr_invalidation_on(server, KR_MSG_LINK, link_changes, grant_link);
 	kr_invalidation_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
-	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, NULL);
+	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, grant_rename);
 }

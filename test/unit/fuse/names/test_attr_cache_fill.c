@@ -307,6 +307,35 @@ static void both_names_of_a_rename_are_forgotten(void **state)
 	assert_int_equal(links(&dir), 0);
 }
 
+static void a_rename_that_may_be_noted_moves_what_the_name_stood_for(void **state)
+{
+	struct kr_rename_request rename = {
+		.cred = user, .parent = dir, .name = "a", .new_parent = dir, .new_name = "new"};
+	struct kr_fid found;
+	struct kr_attr attr;
+	uint64_t asked_ns;
+	int err;
+
+	(void)state;
+	list_all(listed_names, KR_ARRAY_SIZE(listed_names), kr_clock_ns(), NOTED);
+	look_up(&user, "a", &file, &file_attr);
+	answer(KR_MSG_RENAME, &rename, 0, NULL, KR_FRAME_CACHEABLE);
+	assert_int_equal(says(&user, "a"), 0);
+	assert_int_equal(says(&user, "new"), 1);
+	assert_true(kr_attr_cache_lookup(&mount, &user, &dir, "new", &err, &found, &attr, &asked_ns));
+	assert_true(kr_fid_equal(&found, &file));
+	assert_int_equal(says(&user, "other"), 0); /* the listing still says what is absent */
+	assert_int_equal(says(&user, "m"), -1);
+	assert_int_equal(links(&dir), 0);
+	/* Not known what it was: it is one more name that exists, and the listing denies it. */
+	rename = (struct kr_rename_request){
+		.cred = user, .parent = dir, .name = "m", .new_parent = dir, .new_name = "newer"};
+	answer(KR_MSG_RENAME, &rename, 0, NULL, KR_FRAME_CACHEABLE);
+	assert_int_equal(says(&user, "m"), 0);
+	assert_int_equal(says(&user, "newer"), -1);
+	assert_int_equal(says(&user, "other"), -1);
+}
+
 static void a_directory_whose_attributes_are_not_said_is_not_known(void **state)
 {
 	(void)state;
@@ -562,6 +591,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_listing_asked_for_after_a_name_that_it_lacks_is_forgotten_with_it, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(both_names_of_a_rename_are_forgotten, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_rename_that_may_be_noted_moves_what_the_name_stood_for, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
