@@ -152,7 +152,8 @@ void kr_msg_dump(uint16_t type, bool reply, const void *msg, struct kr_writer *w
 	put_format(w, "%s%s", kr_msg_name(type), reply ? " reply" : "");
 	for (size_t i = 0; i < layout.count; i++) {
 		put_format(w, " %s=", layout.fields[i].name);
-		if (strcmp(layout.fields[i].name, "ring_key") == 0 || strcmp(layout.fields[i].name, "credential") == 0)
+		if (strcmp(layout.fields[i].name, "ring_key") == 0 || strcmp(layout.fields[i].name, "secret") == 0 ||
+			strcmp(layout.fields[i].name, "credential") == 0)
 			put_format(w, "(secret)");
 		else
 			put_field(w, layout.fields[i].kind, (const uint8_t *)msg + layout.fields[i].offset);

@@ -169,6 +169,21 @@ int kr_key_of_munge(uint32_t uid, int64_t now, struct kr_key **ret_key)
 	return 0;
 }
 
+int kr_key_of_secret(const uint8_t secret[KR_KEY_SECRET], struct kr_key **ret_key)
+{
+	struct kr_key *key;
+	int err = allocate(&key);
+
+	if (err)
+		return err;
+	key->owner.kind = KR_KEY_NODE;
+	key->created = 1;
+	memcpy(key->secret, secret, KR_KEY_SECRET);
+	fingerprint(key, key->id);
+	*ret_key = key;
+	return 0;
+}
+
 const char *kr_key_describe(const struct kr_key *key, char text[KR_KEY_DESCRIPTION])
 {
 	char id[2 * 4 + 1];

@@ -54,6 +54,8 @@ int kr_key_new(
 	const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key);
 /* A made-up key for UID, the peer's uid by MUNGE. */
 int kr_key_of_munge(uint32_t uid, int64_t now, struct kr_key **ret_key);
+/* The node key with SECRET: created 1 (second), never expires. */
+int kr_key_of_secret(const uint8_t secret[KR_KEY_SECRET], struct kr_key **ret_key);
 struct kr_key *kr_key_get(struct kr_key *key);
 /* Drops the reference; the last one wipes the key. */
 void kr_key_put(struct kr_key *key);

@@ -91,3 +91,11 @@ json_int_t kr_number(const json_t *object, const char *section, const char *name
 {
 	return json_integer_value(json_object_get(section ? json_object_get(object, section) : object, name));
 }
+
+bool kr_text_is_name(const char *text, size_t max)
+{
+	for (const char *c = text; *c; c++)
+		if ((unsigned char)*c <= ' ' || *c == '/' || *c == 127)
+			return false;
+	return *text && strlen(text) <= max;
+}

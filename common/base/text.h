@@ -4,6 +4,8 @@
 #define KR_COMMON_TEXT_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 /* Valid UTF-8: each byte of BYTES that belongs to no character becomes \ooo, three octal digits. */
 char *kr_text_utf8(const char *bytes);
@@ -16,5 +18,7 @@ const char *kr_text_of(const json_t *object, const char *name);
 /* The integer SECTION.NAME of OBJECT, as in kr_number(status, "backlog", "bytes"), or NAME where SECTION is NULL; 0 if
  * there is none. */
 json_int_t kr_number(const json_t *object, const char *section, const char *name);
+/* Whether TEXT names a job or a node: 1 to MAX bytes without blanks, control characters and slashes. */
+bool kr_text_is_name(const char *text, size_t max);
 
 #endif

@@ -13,6 +13,7 @@ enum {
 	KR_XATTR_MAX = 65536, /* one value, or one list of names */
 	KR_FID_MAX = 152,     /* see server/base/fid.h: kind, file handle, authentication code */
 	KR_RING_NAME_MAX = 63,
+	KR_JOB_NAME_MAX = 64,    /* of jobs and nodes, and of numeric addresses */
 	KR_INLINE_MAX = 1 << 20, /* bytes that a FLUSH or an OPEN reply carries in its own frame */
 	KR_DEFAULT_PORT = 7440,
 };
@@ -74,9 +75,10 @@ enum kr_fsync_flag {
 
 /* Lease kinds, a bit set: READ allows to cache and serve the data, WRITE to journal writes. */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
-enum { KR_RECLAIM_UNCOVERED = 4 };                     /* added to the kinds of RECLAIM */
-enum { KR_RECALL_GONE = 4 };                           /* added to the kinds of RECALL */
-enum { KR_HELLO_REPLAY = 1, KR_HELLO_POWER_LOST = 2 }; /* flags of HELLO */
-enum { KR_FLUSH_INLINE = 1, KR_FLUSH_RESEND = 2 };     /* flags of FLUSH */
+enum { KR_RECLAIM_UNCOVERED = 4 };                            /* added to the kinds of RECLAIM */
+enum { KR_RECALL_GONE = 4 };                                  /* added to the kinds of RECALL */
+enum { KR_HELLO_REPLAY = 1, KR_HELLO_POWER_LOST = 2 };        /* flags of HELLO */
+enum { KR_INTRODUCE_LEAVE = 1, KR_INTRODUCE_UNANSWERED = 2 }; /* flags of INTRODUCE */
+enum { KR_FLUSH_INLINE = 1, KR_FLUSH_RESEND = 2 };            /* flags of FLUSH */
 
 #endif

@@ -61,7 +61,7 @@ static int default_path(const struct kr_mount_options *options, struct kr_local 
 	int err;
 
 	if (asprintf(&parent, "/var/tmp/kairan-%u", (unsigned)geteuid()) < 0 ||
-		asprintf(&key, "%s:%u:/%s %s", options->view == KR_VIEW_NODE ? "none" : options->server.host,
+		asprintf(&key, "%s:%u:/%s %s", options->view == KR_VIEW_CACHE ? options->server.host : "none",
 			options->server.port, options->subdir, options->mount_point) < 0)
 		return -ENOMEM;
 	err = make_private(parent);
@@ -314,7 +314,7 @@ static int make_journal(struct kr_local *local)
  * The lock is made first and removed last. */
 static int check_only_ours(const struct kr_local *local)
 {
-	static const char *const ours[] = {".", "..", "lock", "log", "control", "kairan-view"};
+	static const char *const ours[] = {".", "..", "lock", "log", "control", "kairan-view", "kairan-job"};
 	DIR *stream = kr_opendir_at(local->fd, ".");
 	const struct dirent *entry;
 	bool locked = false, others = false;
@@ -362,11 +362,11 @@ static int open_once(const struct kr_mount_options *options, struct kr_local **r
 		err = check_place(options, local);
 	if (err == 0)
 		err = check_ours(local);
-	if (err == 0 && options->view == KR_VIEW_NODE)
+	if (err == 0 && options->view != KR_VIEW_CACHE)
 		err = check_only_ours(local);
 	if (err == 0)
 		err = take_lock(local, options->drain_timeout);
-	local->view = err == 0 && options->view == KR_VIEW_NODE;
+	local->view = err == 0 && options->view != KR_VIEW_CACHE;
 	if (err == 0 && !local->view) {
 		err = make_journal(local);
 		if (err == 0)

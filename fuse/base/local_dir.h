@@ -6,6 +6,7 @@
  *              Replaced as a whole; overwritten in place on a full disk.
  *   journal/ cache/ control log trace
  *   kairan-view/  instead of identity, journal and cache: what a mount with view=node holds (fuse/view)
+ *   kairan-job/   likewise, of view=job (fuse/daemon/serve_job.h)
  *
  * Mode 0700, owned by the daemon's user.  Main thread; read-only after kr_local_bind.
  */

@@ -13,24 +13,28 @@
 #include "common/config/options.h"
 #include "common/metrics/metrics_server.h"
 #include "common/rpc/seal.h"
+#include "common/base/text.h"
 #include "common/base/types.h"
 #include "common/verbs/verbs.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
 
-enum { NODE_NAME_MAX = 64, NODE_SIZE_MIN = 1 << 20 };
+enum { SIZE_MIN = 1 << 20 };
 
 #define FIELD(name) offsetof(struct kr_mount_options, name)
 
 /* clang-format off */
 static const struct kr_option table[] = {
-	{.name = "view", .type = KR_OPTION_ENUM, .offset = FIELD(view), .default_text = "cache", .choices = "cache|node",
+	{.name = "view", .type = KR_OPTION_ENUM, .offset = FIELD(view), .default_text = "cache", .choices = "cache|node|job",
 		.help = "cache: the server's export, cached here; node: an empty file system on this node's disk, which no server knows "
-			"and which is gone when it is unmounted"},
+			"and which is gone when it is unmounted; job: one that all nodes of a job share, on the disk of the node that "
+			"mounts it first, and which is gone when that node unmounts it"},
+	{.name = "job", .type = KR_OPTION_STRING, .offset = FIELD(job), .value_name = "NAME",
+		.help = "which job's file system a view=job is"},
 	{.name = "size", .type = KR_OPTION_SIZE, .offset = FIELD(size), .default_text = "0",
-		.help = "limit of what a view=node may hold; 0: what the disk holds"},
+		.help = "limit of what a view=node, or a view=job on this node's disk, may hold; 0: what the disk holds"},
 	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
-		.help = "directory on a local disk for journal and cache, or for what a view=node holds (default: /var/tmp/kairan-UID/..., by source and mount point)"},
+		.help = "directory on a local disk for journal and cache, or for what a view=node or view=job holds (default: /var/tmp/kairan-UID/..., by source and mount point)"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
 		.help = "key to prove to the server, made by kairan key; read again for each connection"},
 	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge),
@@ -209,17 +213,6 @@ static int parse_ports(const char *text, struct kr_port_range *ret)
 	return 0;
 }
 
-/* A name goes into lines of logs and into names of conflict files. */
-static bool is_node_name(const char *name)
-{
-	size_t length = strlen(name);
-
-	for (const char *c = name; *c; c++)
-		if ((unsigned char)*c <= ' ' || *c == '/' || *c == 127)
-			return false;
-	return length >= 1 && length <= NODE_NAME_MAX;
-}
-
 /* The file's options are those of mounts of a server, and do not count here. */
 static int check_node(struct kr_mount_options *options, const char *source)
 {
@@ -228,7 +221,7 @@ static int check_node(struct kr_mount_options *options, const char *source)
 			return kr_fail(-EINVAL, "%s: not with view=node, which has no server", table[i].name);
 	if (strcmp(source, "none") != 0)
 		return kr_fail(-EINVAL, "%s: a view=node is mounted from no server: write none", source);
-	if (options->size && options->size < NODE_SIZE_MIN)
+	if (options->size && options->size < SIZE_MIN)
 		return kr_fail(-EINVAL, "size: at least 1M");
 	if (options->no_default_permissions)
 		return kr_fail(-EINVAL, "no_default_permissions: not with view=node, where the kernel checks them");
@@ -241,14 +234,42 @@ static int check_node(struct kr_mount_options *options, const char *source)
 	return 0;
 }
 
+static bool is_given(const struct kr_mount_options *options, const char *name)
+{
+	for (size_t i = 0; i < KR_ARRAY_SIZE(table); i++)
+		if (strcmp(table[i].name, name) == 0)
+			return options->given >> i & 1;
+	return false;
+}
+
+static int check_job(struct kr_mount_options *options)
+{
+	if (!options->job || !kr_text_is_name(options->job, KR_JOB_NAME_MAX))
+		return kr_fail(-EINVAL, "view=job: job=NAME names the job, in 1 to %d bytes without blanks and slashes",
+			KR_JOB_NAME_MAX);
+	if (*options->subdir)
+		return kr_fail(-EINVAL, "%s: of a view=job nothing is below / when it begins", options->source);
+	if (options->size && options->size < SIZE_MIN)
+		return kr_fail(-EINVAL, "size: at least 1M");
+	if (!is_given(options, "close")) /* nothing has to survive the job */
+		options->close = KR_CLOSE_ASYNC;
+	return 0;
+}
+
 static int check_source(struct kr_mount_options *options, const char *source)
 {
+	int err;
+
+	if (options->job && options->view != KR_VIEW_JOB)
+		return kr_fail(-EINVAL, "job: only with view=job");
 	if (options->view == KR_VIEW_NODE)
 		return check_node(options, source);
-	if (options->size)
+	if (options->size && options->view != KR_VIEW_JOB)
 		return kr_fail(-EINVAL,
-			"size: the limit of a view=node (journal_max and cache_max are those of other mounts)");
-	return parse_source(source, options);
+			"size: the limit of a view=node or view=job (journal_max and cache_max are those of other "
+			"mounts)");
+	err = parse_source(source, options);
+	return err == 0 && options->view == KR_VIEW_JOB ? check_job(options) : err;
 }
 
 static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
@@ -268,7 +289,7 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 	if (options->kernels_words && !options->remount)
 		return kr_fail(-EINVAL,
 			"user_id, group_id and the like are the kernel's to say, not options (see kairanfs --help)");
-	if (options->view == KR_VIEW_CACHE && options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
+	if (options->view != KR_VIEW_NODE && options->security != KR_SECURITY_AUTH && !options->key && !options->munge)
 		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE), or MUNGE (munge)",
 			kr_security_name((enum kr_security)options->security));
 	if (options->munge && !kr_munge_is_built())
@@ -279,8 +300,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 		return kr_fail(-EINVAL, "key and munge are two ways to the same: choose one");
 	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)
 		return kr_fail(-EINVAL, "ring: a name of at most %d bytes", KR_RING_NAME_MAX);
-	if (options->node && !is_node_name(options->node))
-		return kr_fail(-EINVAL, "node: a name of 1 to %d bytes, without blanks and slashes", NODE_NAME_MAX);
+	if (options->node && !kr_text_is_name(options->node, KR_JOB_NAME_MAX))
+		return kr_fail(-EINVAL, "node: a name of 1 to %d bytes, without blanks and slashes", KR_JOB_NAME_MAX);
 	if (options->ring_port && parse_ports(options->ring_port, &options->ring_ports) < 0)
 		return -EINVAL;
 	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)

@@ -9,7 +9,7 @@
 #include "common/rpc/resolve.h"
 
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
-enum kr_view_kind { KR_VIEW_CACHE, KR_VIEW_NODE };
+enum kr_view_kind { KR_VIEW_CACHE, KR_VIEW_NODE, KR_VIEW_JOB };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
 
 /* Ports LOW to HIGH; 0 to 0: the kernel chooses. */
@@ -31,7 +31,8 @@ struct kr_mount_options {
 
 	/* From the table (units: bytes, milliseconds). */
 	int view;      /* enum kr_view_kind */
-	uint64_t size; /* of view=node; 0: no limit */
+	char *job;     /* of view=job: its name */
+	uint64_t size; /* of view=node and view=job; 0: no limit */
 	char *local;   /* NULL: the default place */
 	char *key;
 	bool munge;
@@ -50,6 +51,7 @@ struct kr_mount_options {
 	uint64_t flush_age, flush_backlog;
 	uint64_t stripe_size; /* for programs; 0: none */
 	bool replay;          /* not an option: replays a journal without a mount */
+	const char *head;     /* not an option: mounts what this head of a job serves ("node n1 (ADDR:PORT)"); NULL */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
 	char *cpus;        /* NULL: as the parent */

@@ -34,6 +34,7 @@
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/base/options.h"
 #include "fuse/daemon/serve.h"
+#include "fuse/daemon/serve_job.h"
 #include "fuse/daemon/serve_view.h"
 
 enum { PROBE_SECONDS = 30 };
@@ -110,13 +111,16 @@ static int check_place(const struct kr_local *local, bool is_view)
 
 static int run(struct child *child)
 {
-	bool is_view = child->options->view == KR_VIEW_NODE;
+	const int view = child->options->view;
+	const bool is_view = view != KR_VIEW_CACHE;
 	int result = kr_local_open(child->options, &child->local);
 
 	if (result == 0)
 		result = check_place(child->local, is_view);
-	if (result == 0 && is_view)
+	if (result == 0 && view == KR_VIEW_NODE)
 		result = kr_serve_view(child->options, child->local, on_ready, child);
+	else if (result == 0 && view == KR_VIEW_JOB)
+		result = kr_serve_job(child->options, child->local, child->parent, on_ready, child);
 	else if (result == 0)
 		result = kr_serve(child->options, child->local, on_ready, child);
 	if (result < 0 && child->parent >= 0) {
@@ -133,6 +137,8 @@ static int run(struct child *child)
 					      "its journal keeps the rest for the next mount");
 	}
 	kr_local_free(child->local);
+	if (result == -ENOTCONN && child->mounted) /* threads still run: kr_serve */
+		_exit(EXIT_FAILURE);
 	return result < 0 ? 1 : result;
 }
 

@@ -76,6 +76,7 @@ struct kr_serve {
 	pthread_cond_t changed;
 	bool said_hello, live, drained, finished; /* guarded by lock */
 	_Atomic bool interrupted;                 /* a signal came before the mount was live */
+	_Atomic bool gone;                        /* the head of the job */
 	int hello_err;
 	char hello_reason[512];
 };
@@ -215,6 +216,18 @@ static void on_refused(struct kr_mount *mount)
 	tell(serve, &serve->live);
 }
 
+static void on_gone(struct kr_mount *mount)
+{
+	struct kr_serve *serve = KR_CONTAINER_OF(mount, struct kr_serve, mount);
+
+	if (serve->gone)
+		return;
+	kr_log_warn("%s is gone, and all files of %s with it", mount->options->head, mount->options->source);
+	serve->gone = true;
+	on_refused(mount);
+	kr_kernel_wake(serve->kernel);
+}
+
 static void on_hello(void *context, int err)
 {
 	struct kr_serve *serve = context;
@@ -317,6 +330,7 @@ static void make_protocol(void *context)
 		step->serve->hooks.booted = on_boot;
 		step->serve->hooks.disconnected = kr_attr_cache_clear;
 		step->serve->hooks.refused = on_refused;
+		step->serve->hooks.gone = on_gone;
 		kr_session_set_hooks(mount->session, &step->serve->hooks);
 		kr_session_start(mount->session, mount->options->connect_timeout, on_hello, step->serve);
 	}
@@ -499,7 +513,7 @@ static void start_last_drain(void *context)
 {
 	struct kr_step *step = context;
 	struct kr_serve *serve = step->serve;
-	uint64_t least = kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
+	uint64_t least = serve->gone ? 0 : kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
 
 	kr_local_leaving(serve->mount.local);
 	/* Nothing waits for the kernel any more. */
@@ -660,12 +674,16 @@ int kr_serve(
 	struct kr_serve *serve = serve_new(options, local);
 	char reason[512];
 	int result = make(serve);
+	bool is_ready;
 
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	if (result == 0) {
 		wait_until(serve, &serve->live);
-		if (!serve->interrupted && ready(context))
+		is_ready = !serve->interrupted && !serve->gone && ready(context);
+		if (is_ready)
 			kr_kernel_wait(serve->kernel);
+		if (is_ready && serve->gone)
+			return kr_fail(-ENOTCONN, "%s is gone", options->head);
 		kr_kernel_stop(serve->kernel);
 		result = drain_and_part(serve) ? 0 : 1;
 	}

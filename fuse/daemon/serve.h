@@ -11,7 +11,11 @@ struct kr_local;
 /* Mounts, serves until it is unmounted or a signal ends it (SIGTERM, SIGINT, SIGHUP), and drains.  READY runs in the
  * caller's thread when the mount is there and answers; it returns false to have the mount taken down again.  Returns 0
  * when all bytes are on the server, and 1 when some stay in the journal.  Returns -errno (reason in kr_fail_reason)
- * when the mount never came to be; then it leaves nothing behind.  Main thread. */
+ * when the mount never came to be; then it leaves nothing behind.  Main thread.
+ *
+ * -ENOTCONN: the mount is there, but options->head is gone, so that all is lost.  Threads still run.  The caller removes
+ * what is on the disk, and calls _exit.  Then the kernel ends what waits, and answers programs with ENOTCONN until the
+ * mount is unmounted.  The daemon does not unmount: programs would find the directory below, and fill that. */
 int kr_serve(
 	const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context);
 

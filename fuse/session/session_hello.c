@@ -354,6 +354,17 @@ static void first_failed(struct kr_session *session, int err, const char *reason
 		wait_on(session, kr_fail_reason());
 }
 
+/* A job's kairand never starts again.  If it has ended, none listens there any more, or another one does.  If its
+ * machine is lost, there is no connection for `timeo`. */
+static bool head_is_gone(const struct kr_session *session, int err)
+{
+	const struct kr_mount_options *options = session->mount->options;
+
+	return options->head &&
+		(err == -ECONNREFUSED || (session->refused && !session->postponed) ||
+			kr_clock_ns() - session->lost_ns > options->timeo * KR_NS_PER_MS);
+}
+
 static void on_disconnected(void *context, int err, const char *reason)
 {
 	struct kr_session *session = context;
@@ -363,6 +374,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 	session->state = KR_SESSION_DOWN;
 	if (session->facts.live)
 		session->heard_ns = kr_rpc_heard_ns(session->mount->rpc);
+	if (session->facts.live || !session->lost_ns)
+		session->lost_ns = kr_clock_ns();
 	session->facts.live = false;
 	if (session->hooks && session->hooks->disconnected)
 		session->hooks->disconnected(session->mount);
@@ -372,6 +385,10 @@ static void on_disconnected(void *context, int err, const char *reason)
 	}
 	if (!session->begun || session->parting)
 		return;
+	if (head_is_gone(session, err)) {
+		session->hooks->gone(session->mount);
+		return;
+	}
 	if (!session->complained)
 		kr_log_warn("connection to %s lost: %s; operations wait", options->source, reason);
 	session->complained = true;

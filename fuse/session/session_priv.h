@@ -44,6 +44,7 @@ struct kr_session {
 	bool complained, refused;          /* in this outage: of the connection, of the server's refusal */
 	char obstacle[512];                /* why there is no first session yet */
 	uint64_t heard_ns;                 /* when the last frame of the lost connection came */
+	uint64_t lost_ns;                  /* when the connection of a live session ended; 0: not yet */
 	uint64_t said_ns;                  /* when the log last named the obstacle; 0: not yet */
 	struct kr_backlog_request backlog; /* as the server was last told */
 	bool told;                         /* the server was told, on this connection */

@@ -65,6 +65,11 @@ bool kr_drain_report(struct kr_mount *mount)
 	kr_flusher_left(mount->flusher, &left);
 	if (!left.dirty && !left.unstable)
 		return true;
+	if (mount->options->head) {
+		kr_log_warn("%" PRIu64 " bytes of %u files did not reach %s, and are lost", left.dirty, left.files,
+			mount->options->head);
+		return false;
+	}
 	kr_log_warn(
 		"%" PRIu64 " bytes of %u files are not on the server (%" PRIu64 " refused by it) and %" PRIu64
 		" are not known to be on its disk; they stay in %s, and the next mount with this local directory sends them",

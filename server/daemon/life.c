@@ -19,6 +19,7 @@
 #include "server/export/fid_aliases.h"
 #include "server/leases/file_table.h"
 #include "server/session/hello.h"
+#include "server/session/introduce.h"
 #include "server/leases/leases.h"
 #include "server/names/delayed_unlink.h"
 #include "server/session/listen.h"
@@ -202,6 +203,7 @@ static int init_parts(struct kr_server *server)
 	kr_export_doubt_past(server->export, &server->daemon->doubts);
 	kr_intent_recovery(server->recovery->executed, server->export);
 	register_handlers(server);
+	kr_introduce_init(server);
 	kr_listen_init(server);
 	err = kr_data_init(server, &server->data);
 	if (!err)
@@ -349,6 +351,7 @@ void kr_server_fini(struct kr_server *server)
 	if (server->data)
 		kr_data_free(server->data);
 	kr_listen_fini(server);
+	kr_introduce_fini(server);
 	kr_conflicts_close(&server->recovery->conflicts);
 	kr_export_free(server->export);
 	kr_fid_aliases_free(server->aliases);

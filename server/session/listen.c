@@ -9,6 +9,7 @@
 #include "common/rpc/proto.h"
 #include "common/rpc/resolve.h"
 #include "server/session/hello.h"
+#include "server/session/introduce.h"
 #include "server/base/options.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
@@ -120,7 +121,7 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 	if (!pending_conn || pending_conn->busy)
 		return;
 	err = check_proto(frame);
-	if (!err && (type == KR_MSG_HELLO || type == KR_MSG_STATUS))
+	if (!err && (type == KR_MSG_HELLO || type == KR_MSG_STATUS || type == KR_MSG_INTRODUCE))
 		err = kr_trust_admit(pending_conn);
 	if (err) {
 		turn_away(pending_conn, frame, err);
@@ -147,6 +148,9 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		return;
 	case KR_MSG_STATUS:
 		answer_status(pending_conn, frame);
+		return;
+	case KR_MSG_INTRODUCE:
+		kr_introduce_answer(pending_conn, frame);
 		return;
 	default:
 		kr_log_warn("%s began with something else than HELLO: connection closed", kr_conn_peer(conn));

@@ -1,7 +1,7 @@
 /* Listening sockets and pending connections, which have not sent their first frame.
  *
  * The first frame after the handshake (trust.h) decides. HELLO begins or resumes a session (hello.c), HOP_HELLO and
- * HOP_PROVE a ring connection (flush/hop.c), and the server answers STATUS. Any other frame ends the connection with
+ * HOP_PROVE a ring connection (flush/hop.c), and the server answers STATUS and INTRODUCE. Any other frame ends it with
  * one log line, and KR_PENDING_CONN_MS of silence end it without. */
 #ifndef KR_SERVER_LISTEN_H
 #define KR_SERVER_LISTEN_H

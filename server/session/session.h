@@ -19,6 +19,7 @@
 #include "server/session/open_rights.h"
 #include "server/session/reply_cache.h"
 
+struct kr_introductions;
 struct kr_request;
 struct kr_server;
 
@@ -182,10 +183,11 @@ struct kr_sessions {
 	uint64_t lost;      /* sessions whose leases expired */
 	struct kr_session_hooks hooks;
 	struct kr_grace grace;
-	struct kr_lapses lapses;   /* of nodes that lost their leases */
-	size_t forgetting;         /* jobs at the end of the grace period: removals of node records */
-	bool forget_failed;        /* one of these jobs failed */
-	struct kr_list unanswered; /* kr_request.of_all, in order of arrival */
+	struct kr_lapses lapses;                /* of nodes that lost their leases */
+	struct kr_introductions *introductions; /* introduce.h */
+	size_t forgetting;                      /* jobs at the end of the grace period: removals of node records */
+	bool forget_failed;                     /* one of these jobs failed */
+	struct kr_list unanswered;              /* kr_request.of_all, in order of arrival */
 	/* those of ended sessions that may still have an effect: kr_request_duplicate.by_key */
 	struct kr_table outliving;
 	uint64_t requests;                         /* answered */

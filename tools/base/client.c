@@ -166,7 +166,7 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 		ask.closed = true;
 		finish(&ask, err, kr_fail_reason());
 	} else if (login) {
-		kr_tool_login_begin(login, ask.conn, on_login, &ask);
+		kr_conn_login_begin(&login->handshake, ask.conn, on_login, &ask);
 	} else {
 		ask_status(&ask);
 	}

@@ -1,12 +1,10 @@
-/* The handshake of a tool with a server: with a key, by MUNGE, or none.  munged is asked in the loop's thread: a tool
- * has nothing else to do. */
+/* How a tool proves itself to a server: with a key, by MUNGE, or not at all. */
 #ifndef KR_TOOLS_LOGIN_H
 #define KR_TOOLS_LOGIN_H
 
 #include <jansson.h>
 
-#include "common/auth/auth.h"
-#include "common/rpc/conn.h"
+#include "common/auth/conn_login.h"
 
 /* The user's credentials; all zero: none. */
 struct kr_tool_proof {
@@ -32,20 +30,12 @@ int kr_tool_proof_end(const struct kr_tool_proof *proof, int count, const char *
 struct kr_tool_login {
 	struct kr_tool_proof proof; /* texts are borrowed, from the caller or from options */
 	json_t *options;            /* section "mount" of KR_OPTIONS_FILE; NULL: not read */
-	struct kr_key *key;
-	struct kr_auth auth;
-	struct kr_conn *conn;
-	void (*done)(void *context, int err);
-	void *context;
+	struct kr_conn_login handshake;
 };
 
 /* Reads the key.  Without a key or MUNGE in PROOF the options of this machine's mounts count, except a key that the
  * user may not read.  Errors leave a reason by kr_fail; needs fini in any case. */
 int kr_tool_login_init(struct kr_tool_login *login, const struct kr_tool_proof *proof);
-/* Authenticates on CONN, just made, then calls DONE, with a reason by kr_fail.  If the connection ends before, DONE
- * does not run. */
-void kr_tool_login_begin(
-	struct kr_tool_login *login, struct kr_conn *conn, void (*done)(void *context, int err), void *context);
 void kr_tool_login_fini(struct kr_tool_login *login);
 
 #endif

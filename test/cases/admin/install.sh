@@ -197,6 +197,29 @@ asks 16 kairan-node=16M # it is queued again, and there was no epilogue
 [ -z "$(on node1 ls -A "$(scratch 16)")" ] || fail "a job that runs again finds the files of its former run"
 job epilogue 16 || fail "epilogue"
 [ -z "$(ls -A "$WORK/node1/disk" "$WORK/node1/scratch" | grep -v :)" ] || fail "left: $(find "$WORK/node1/disk" "$WORK/node1/scratch")"
+note "scratch that the nodes of a job share"
+cat >>"$WORK/job.conf" <<C
+JOB_MOUNTPOINT=$WORK/node1/shared
+JOB_LOCAL=$WORK/node1/shared-disk
+C
+shared() { echo "$WORK/node1/shared/$1"; }
+no_shared_left() { [ ! -e "$(shared "$1")" ] && [ ! -e "$WORK/node1/shared-disk/$1" ] || fail "left of job $1: $(find "$(shared "$1")" "$WORK/node1/shared-disk/$1" 2>&1 | head -5)"; }
+for comment in kairan-jobs xkairan-job kairan-node=16M; do
+	asks 20 "$comment"
+	[ ! -e "$(shared 20)" ] || fail "shared scratch for $comment"
+done
+asks 21 "mine,kairan-job=yes,more"
+asks 22 kairan-job
+[ "$(tells 21)" = "export KAIRAN_JOB=$(shared 21)" ] || fail "KAIRAN_JOB: $(tells 21)"
+[ "$(on node1 stat -c '%U %a' "$(shared 21)")" = "daemon 700" ] || fail "whose scratch: $(on node1 stat -c '%U %a' "$(shared 21)")"
+as_daemon sh -c "echo hers >$(shared 21)/file" && [ -z "$(on node1 ls -A "$(shared 22)")" ] || fail "two jobs"
+job epilogue 20 && job epilogue 21 || fail "epilogue"
+no_shared_left 21
+kill -KILL "$(on node1 pgrep -of "kairanfs $SERVER_ADDRESS:/ $(shared 22)")" || fail "no daemon"
+job epilogue 22 >"$WORK/said" 2>&1 || fail "epilogue after the daemon's death: $(cat "$WORK/said")"
+no_shared_left 22
+! on node1 pgrep -f shared-disk || fail "a process of a job is left"
+sed -i '/^JOB_/d' "$WORK/job.conf"
 note "somebody's shell is left on the mount"
 job prologue 3 || fail "prologue"
 on node1 sh -c "echo \$\$ >'$WORK/shell'; cd '$M' && echo third >third && exec sleep 600" &

@@ -220,8 +220,8 @@ refused 'close: not with view=node' none "$M" -o view=node,close=async
 refused 'key: not with view=node' none "$M" --key=/x -o view=node
 refused 'write none' fs1:/ "$M" -o view=node
 refused 'none: what to mount' none "$M"
-refused '"job" is none of cache.node' none "$M" -o view=job
-refused 'size: the limit of a view=node' fs1:/ "$M" -o size=1G
+refused '"jobs" is none of cache.node.job' none "$M" -o view=jobs
+refused 'size: the limit of a view=node or view=job' fs1:/ "$M" -o size=1G
 refused 'size: at least 1M' none "$M" -o view=node,size=4K
 for name in identity view; do
 	mkdir -p -m 700 "$WORK/node1/used" && : >"$WORK/node1/used/$name"

@@ -38,6 +38,22 @@ static void an_unknown_key_is_refused_and_its_connection_ends(void **state)
 	assert_closed(f, f->nodes[0]);
 }
 
+static void a_user_key_says_whose_job_it_is(void **state)
+{
+	const struct kr_introduce_request request = {.job = "a", .member = {1}, .uid = 0, .node = "n", .address = ""};
+	struct fixture *f = *state;
+	const union kr_any_msg *reply;
+
+	node_connect(f->nodes[0]);
+	assert_int_equal(node_call(f->nodes[0], KR_MSG_INTRODUCE, &request, NULL), -ENOKEY);
+	assert_closed(f, f->nodes[0]);
+	assert_int_equal(show(f->nodes[1], f->keys[KEY_UNKNOWN_USER]), 0);
+	assert_int_equal(node_call(f->nodes[1], KR_MSG_INTRODUCE, &request, &reply), 0);
+	assert_true(reply->introduce_reply.is_head);
+	assert_int_equal(show(f->nodes[2], f->keys[KEY_NODE]), 0);
+	assert_int_equal(node_call(f->nodes[2], KR_MSG_INTRODUCE, &request, NULL), -EACCES);
+}
+
 static void half_a_handshake_is_none(void **state)
 {
 	struct fixture *f = *state;
@@ -627,6 +643,7 @@ int main(void)
 		TEST(who_shows_no_key_gets_nothing),
 		TEST(who_has_a_key_gets_a_session),
 		TEST(an_unknown_key_is_refused_and_its_connection_ends),
+		TEST(a_user_key_says_whose_job_it_is),
 		TEST(half_a_handshake_is_none),
 		TEST(a_second_handshake_on_a_connection_is_refused),
 		TEST(a_user_whom_the_server_does_not_know_is_refused),
