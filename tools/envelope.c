@@ -26,12 +26,14 @@
 #include "tools/base/units.h"
 #include "tools/bench/bench_measure.h"
 #include "tools/bench/bench_place.h"
+#include "tools/bench/envelope_page.h"
 #include "tools/commands.h"
 #include "tools/bench/envelope_view.h"
 
 static const char usage[] =
-	"usage: kairan envelope [--processes P] [--max-size MIB] [--json FILE] DIRECTORY\n"
-	"       kairan envelope --compare FILE FILE\n"
+	"usage: kairan envelope [--processes P] [--max-size MIB] [--json FILE] [--html FILE] DIRECTORY\n"
+	"       kairan envelope [--html FILE] FILE\n"
+	"       kairan envelope [--html FILE] --compare FILE FILE\n"
 	"Measures, within minutes, what a mount can do at most: names, and whole files of 1 KiB to 64 MiB that are\n"
 	"written, read from the server, and read again from this node's cache, by 1, 2, 4... processes.\n"
 	"DIRECTORY: a mount point, or a directory of yours below it. An eighth of its free space at most is used;\n"
@@ -40,7 +42,9 @@ static const char usage[] =
 	"  --processes P    at most so many (the number of processors without it)\n"
 	"  --max-size MIB   no files larger than that\n"
 	"  --json FILE      writes the result there, with a description of the machine\n"
+	"  --html FILE      writes a page with charts there\n"
 	"  --compare        prints two such results beside each other\n"
+	"FILE alone: such a result, which is shown again.\n"
 	"Exit code: 0, 1 with a message, 64 wrong arguments.\n";
 
 enum { PROCESSES_MAX = 64, ROUNDS = 3, ROUND_MS = 400, FILES_MAX = 4000, PIECE = 1 << 20 };
@@ -309,7 +313,21 @@ static int save(const json_t *result, const char *path)
 		0;
 }
 
-static int measure_mount(struct envelope *envelope, const char *directory, const char *path)
+static int save_page(const json_t *a, const json_t *b, const char *path)
+{
+	FILE *out = fopen(path, "we");
+
+	if (out)
+		kr_envelope_page(a, b, out);
+	return !out || fclose(out) != 0 ? kr_fail_errno(-errno, "cannot write %s", path) : 0;
+}
+
+/* Where results go besides standard output; NULL: not. */
+struct output {
+	const char *json, *html;
+};
+
+static int measure_mount(struct envelope *envelope, const char *directory, const struct output *output)
 {
 	struct kr_mounted mounted;
 	json_t *result = NULL;
@@ -334,26 +352,33 @@ static int measure_mount(struct envelope *envelope, const char *directory, const
 			"source", kr_text_json(mounted.source), "points", envelope->points);
 		kr_envelope_print(result, stdout);
 	}
-	if (err == 0 && path)
-		err = save(result, path);
+	if (err == 0 && output->json)
+		err = save(result, output->json);
+	if (err == 0 && output->html)
+		err = save_page(result, NULL, output->html);
 	json_decref(result);
 	kr_mounted_fini(&mounted);
 	return err;
 }
 
-static int compare(const char *first, const char *second)
+/* SECOND NULL: there is one envelope. */
+static int show_saved(const char *first, const char *second, const struct output *output)
 {
-	json_t *a = kr_envelope_load(first), *b = a ? kr_envelope_load(second) : NULL;
-	int err = -EBADMSG;
+	json_t *a = kr_envelope_load(first), *b = a && second ? kr_envelope_load(second) : NULL;
+	int err = a && (b || !second) ? 0 : -EBADMSG;
 
-	if (b)
-		err = kr_envelope_compare(a, b, stdout) ? 0 : kr_fail(-EBADMSG, "they have no point in common");
+	if (err == 0 && !second)
+		kr_envelope_print(a, stdout);
+	else if (err == 0 && !kr_envelope_compare(a, b, stdout))
+		err = kr_fail(-EBADMSG, "they have no point in common");
+	if (err == 0 && output->html)
+		err = save_page(a, b, output->html);
 	json_decref(a);
 	json_decref(b);
 	return err;
 }
 
-static int run(unsigned processes, unsigned max_mib, const char *directory, const char *path)
+static int run(unsigned processes, unsigned max_mib, const char *directory, const struct output *output)
 {
 	struct envelope envelope = {.dir.fd = -1,
 		.limit = UINT64_MAX,
@@ -365,7 +390,7 @@ static int run(unsigned processes, unsigned max_mib, const char *directory, cons
 	envelope.shared =
 		mmap(NULL, sizeof(*envelope.shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	err = envelope.shared == MAP_FAILED ? kr_fail_errno(-errno, "no memory") :
-					      measure_mount(&envelope, directory, path);
+					      measure_mount(&envelope, directory, output);
 	json_decref(envelope.points);
 	return kr_bench_end(err);
 }
@@ -374,10 +399,12 @@ int kr_tool_envelope(int argc, char **argv)
 {
 	static const struct option options[] = {{"processes", required_argument, NULL, 'p'},
 		{"max-size", required_argument, NULL, 'm'}, {"json", required_argument, NULL, 'j'},
-		{"compare", no_argument, NULL, 'c'}, {"help", no_argument, NULL, 'h'}, {0}};
+		{"html", required_argument, NULL, 'H'}, {"compare", no_argument, NULL, 'c'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	unsigned processes = (unsigned)KR_MIN(KR_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L), (long)PROCESSES_MAX),
 		 max_mib = 64;
-	const char *path = NULL;
+	struct output output = {0};
+	struct stat facts;
 	bool compares = false;
 	int option;
 
@@ -389,10 +416,12 @@ int kr_tool_envelope(int argc, char **argv)
 		if (option == 'h' || option == '?')
 			return kr_tool_usage(usage, option == 'h');
 		compares |= option == 'c';
-		path = option == 'j' ? optarg : path;
+		output.json = option == 'j' ? optarg : output.json;
+		output.html = option == 'H' ? optarg : output.html;
 	}
 	if (argc - optind != (compares ? 2 : 1))
 		return kr_tool_usage(usage, false);
-	return compares ? kr_bench_end(compare(argv[optind], argv[optind + 1])) :
-			  run(processes, max_mib, argv[optind], path);
+	if (compares || (stat(argv[optind], &facts) == 0 && S_ISREG(facts.st_mode)))
+		return kr_bench_end(show_saved(argv[optind], compares ? argv[optind + 1] : NULL, &output));
+	return run(processes, max_mib, argv[optind], &output);
 }

@@ -10,7 +10,7 @@ bare() { [ -z "$(ls -A -I .kairan "$EXPORT")" ]; }
 
 note "a link of 200 Mbit/s"
 before=$(sent_by server)
-kairan 1 envelope --processes 2 --max-size 1 --json "$WORK/json" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+kairan 1 envelope --processes 2 --max-size 1 --json "$WORK/json" --html "$WORK/html" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
 cat "$WORK/said"
 python3 - "$WORK/json" $(($(sent_by server) - before)) <<'P' || fail "see above"
 import json, sys
@@ -31,9 +31,11 @@ for processes in (1, 2):
 assert sent > 3 << 18, sent
 P
 bare || fail "it leaves $(ls -A "$EXPORT")"
+[ "$(grep -c '<svg' "$WORK/html")" = 4 ] && [ "$(tail -1 "$WORK/html")" = "</body></html>" ] || fail "$(cat "$WORK/html")"
+"$K" envelope --html "$WORK/again" "$WORK/json" | diff - "$WORK/said" && same "$WORK/html" "$WORK/again" || fail "an earlier result is shown otherwise"
 
 note "two beside each other, and what is none"
-"$K" envelope --compare "$WORK/json" "$WORK/json" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+"$K" envelope --html "$WORK/both" --compare "$WORK/json" "$WORK/json" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
 [ "$(grep -c ' 1\.00$' "$WORK/said")" = 26 ] || fail "$(cat "$WORK/said")"
 echo '{}' >"$WORK/other"
 "$K" envelope --compare "$WORK/json" "$WORK/other" >"$WORK/said" 2>&1
@@ -45,6 +47,8 @@ for wrong in "--processes 0" "--processes 65" "--max-size x"; do
 done
 kairan 1 envelope "$WORK" >"$WORK/said" 2>&1
 [ $? = 1 ] && grep -q "does not lie on a mount" "$WORK/said" || fail "$(cat "$WORK/said")"
+
+grep -q "First: " "$WORK/both" && grep -q "stroke-dasharray" "$WORK/both" || fail "no page of two"
 
 note "interrupted"
 nsenter -t "${KEEPER[node1]}" -n -u -m -- env --default-signal=INT "$K" envelope --processes 2 "$M" >"$WORK/said" 2>&1 &
