@@ -30,7 +30,8 @@ static const char *const colours[] = {
 
 struct panel {
 	const char *what; /* of files; NULL: all that is done with names */
-	bool bytes;       /* MiB/s, not files/s */
+	json_int_t nodes;
+	bool bytes; /* MiB/s, not files/s */
 	double left;
 	char *lines[LINES]; /* names, owned */
 	size_t line_count;
@@ -48,7 +49,7 @@ static bool is_in(const struct panel *panel, const json_t *point)
 {
 	const bool names = real(point, "size") <= 0;
 
-	return real(point, "lowest") > 0 &&
+	return real(point, "lowest") > 0 && kr_envelope_nodes(point) == panel->nodes &&
 		(panel->what ? !names && strcmp(kr_text_of(point, "what"), panel->what) == 0 : names);
 }
 
@@ -65,12 +66,12 @@ static double y_value(const struct panel *panel, const json_t *point, const char
 /* The name of the point's line; owned. */
 static char *line_name(const struct panel *panel, const json_t *point)
 {
-	const int processes = (int)real(point, "processes");
+	const json_int_t processes = kr_number(point, NULL, "processes");
 	char *name = NULL;
 
 	if (!panel->what)
 		return kr_xstrdup(kr_text_of(point, "what"));
-	if (asprintf(&name, "%d process%s", processes, processes == 1 ? "" : "es") < 0)
+	if (asprintf(&name, "%" JSON_INTEGER_FORMAT " process%s", processes, processes == 1 ? "" : "es") < 0)
 		abort();
 	return name;
 }
@@ -249,13 +250,34 @@ static void draw_panel(struct panel *panel, const json_t *a, const json_t *b, FI
 
 /* --- the page ---------------------------------------------------------------------------------- */
 
-/* WHAT of files, or NULL: names.  Nothing where the first envelope has no such point. */
-static void draw(const char *what, const json_t *a, const json_t *b, FILE *out)
+/* What both points belong to. */
+static bool in_one_chart(const json_t *a, const json_t *b)
 {
-	kr_page_text(out, "h2", what ? what : "names");
-	kr_svg_begin(out, what ? 2 * PANEL : PANEL, TOP + HEIGHT + BOTTOM);
-	for (int bytes = 0; bytes <= (what ? 1 : 0); bytes++)
-		draw_panel(&(struct panel){.what = what, .bytes = bytes != 0, .left = bytes * PANEL}, a, b, out);
+	const bool names = real(a, "size") <= 0;
+
+	return names == (real(b, "size") <= 0) && kr_envelope_nodes(a) == kr_envelope_nodes(b) &&
+		(names || strcmp(kr_text_of(a, "what"), kr_text_of(b, "what")) == 0);
+}
+
+/* The charts to which POINT belongs. */
+static void draw(const json_t *point, const json_t *a, const json_t *b, FILE *out)
+{
+	struct panel panel = {
+		.what = real(point, "size") > 0 ? kr_text_of(point, "what") : NULL, .nodes = kr_envelope_nodes(point)};
+	KR_AUTO_FREE char *heading = NULL;
+
+	if (asprintf(&heading, "%s on %" JSON_INTEGER_FORMAT " node%s", panel.what ? panel.what : "names", panel.nodes,
+		    panel.nodes == 1 ? "" : "s") < 0)
+		abort();
+	kr_page_text(out, "h2", heading);
+	kr_svg_begin(out, panel.what ? 2 * PANEL : PANEL, TOP + HEIGHT + BOTTOM);
+	for (int bytes = 0; bytes <= (panel.what ? 1 : 0); bytes++) {
+		struct panel one = panel;
+
+		one.bytes = bytes != 0;
+		one.left = bytes * PANEL;
+		draw_panel(&one, a, b, out);
+	}
 	kr_svg_end(out);
 }
 
@@ -266,16 +288,13 @@ static void draw_all(const json_t *a, const json_t *b, FILE *out)
 
 	json_array_foreach(points, i, point)
 	{
-		const bool names = real(point, "size") <= 0;
-
-		json_array_foreach(points, j, earlier) /* to the first of its chart */
+		json_array_foreach(points, j, earlier) /* to the first one of its chart */
 		{
-			if (names ? real(earlier, "size") <= 0 :
-				    strcmp(kr_text_of(earlier, "what"), kr_text_of(point, "what")) == 0)
+			if (in_one_chart(earlier, point))
 				break;
 		}
 		if (j == i)
-			draw(names ? NULL : kr_text_of(point, "what"), a, b, out);
+			draw(point, a, b, out);
 	}
 }
 
@@ -322,8 +341,8 @@ void kr_envelope_page(const json_t *a, const json_t *b, FILE *out)
 	if (b)
 		describe("Second: ", b, out);
 	kr_page_text(out, "p",
-		"Each point is the median of three rounds; the thick line behind it goes from the lowest to the highest. "
-		"All processes together. Both axes are logarithmic.");
+		"Each point is a median; the thick line behind it goes from the lowest to the highest. "
+		"All processes and nodes together; processes of each node. Both axes are logarithmic.");
 	draw_all(a, b, out);
 	put_table(a, b, out);
 	kr_page_end(out);

@@ -7,6 +7,7 @@
 
 #include "common/base/text.h"
 #include "common/base/util.h"
+#include "tools/bench/envelope_view.h"
 
 /* --- T: from the envelope ----------------------------------------------------------------------- */
 
@@ -23,6 +24,11 @@ static double line(double x0, double y0, double x1, double y1, double x)
 	return x > x0 && x0 > 0 ? y0 * x / x0 : y0;
 }
 
+static bool is_of_one_node(const json_t *point, const char *what)
+{
+	return strcmp(kr_text_of(point, "what"), what) == 0 && kr_envelope_nodes(point) == 1;
+}
+
 /* Of the points of WHAT with PROCESSES the nearest below SIZE and above it; NULL: none. */
 static void find_sizes(const json_t *envelope, const char *what, double processes, double size,
 	const json_t **ret_below, const json_t **ret_above)
@@ -35,7 +41,7 @@ static void find_sizes(const json_t *envelope, const char *what, double processe
 	{
 		const double there = real(point, "size");
 
-		if (strcmp(kr_text_of(point, "what"), what) != 0 || real(point, "processes") != processes)
+		if (!is_of_one_node(point, what) || real(point, "processes") != processes)
 			continue;
 		if (there <= size && (!*ret_below || there > real(*ret_below, "size")))
 			*ret_below = point;
@@ -72,7 +78,7 @@ static void find_processes(
 	{
 		const double there = real(point, "processes");
 
-		if (strcmp(kr_text_of(point, "what"), what) != 0)
+		if (!is_of_one_node(point, what))
 			continue;
 		if (there <= processes)
 			*ret_below = KR_MAX(*ret_below, there);

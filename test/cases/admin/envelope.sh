@@ -10,7 +10,7 @@ bare() { [ -z "$(ls -A -I .kairan "$EXPORT")" ]; }
 
 note "a link of 200 Mbit/s"
 before=$(sent_by server)
-kairan 1 envelope --processes 2 --max-size 1 --json "$WORK/json" --html "$WORK/html" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+kairan 1 envelope --processes 2 --max-size 1 --rounds 2 --json "$WORK/json" --html "$WORK/html" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
 cat "$WORK/said"
 python3 - "$WORK/json" $(($(sent_by server) - before)) <<'P' || fail "see above"
 import json, sys

@@ -13,13 +13,13 @@ static json_t *envelope_of(double rate, json_int_t size)
 {
 	double rates[] = {rate * 2, rate, rate * 0.5};
 
-	return json_pack("{s[o]}", "points", kr_envelope_point("write", 2, size, rates, 3));
+	return json_pack("{s[o]}", "points", kr_envelope_point("write", 1, 2, size, rates, 3));
 }
 
 static void a_point_is_the_median_with_its_range(void **state)
 {
 	double rates[] = {30, 10, 20, 50, 40};
-	json_t *point = kr_envelope_point("stat", 4, 0, rates, 5);
+	json_t *point = kr_envelope_point("stat", 1, 4, 0, rates, 5);
 
 	(void)state;
 	assert_true(json_real_value(json_object_get(point, "per_s")) == 30);
@@ -105,7 +105,7 @@ static json_t *measured(double factor)
 			double rates[] = {10 * factor, 20 * factor, 40 * factor};
 
 			json_array_append_new(
-				points, kr_envelope_point(size ? "write" : "create", processes, size, rates, 3));
+				points, kr_envelope_point(size ? "write" : "create", 1, processes, size, rates, 3));
 		}
 	return json_pack("{s{ss} so}", "machine", "node", "<n&1>", "points", points);
 }

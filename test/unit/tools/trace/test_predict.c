@@ -22,15 +22,15 @@ static json_t *make_envelope(void)
 			double read = 1 / (1e-3 + 1e-6 * (double)kib), cache = 10 * read, write = read / 2;
 
 			json_array_append_new(
-				points, kr_envelope_point("read from the server", processes, kib << 10, &read, 1));
+				points, kr_envelope_point("read from the server", 1, processes, kib << 10, &read, 1));
 			json_array_append_new(
-				points, kr_envelope_point("read from the cache", processes, kib << 10, &cache, 1));
-			json_array_append_new(points, kr_envelope_point("write", processes, kib << 10, &write, 1));
+				points, kr_envelope_point("read from the cache", 1, processes, kib << 10, &cache, 1));
+			json_array_append_new(points, kr_envelope_point("write", 1, processes, kib << 10, &write, 1));
 		}
 		double names[] = {900, 1000, 2000};
 
-		json_array_append_new(points, kr_envelope_point("create", processes, 0, names, 3));
-		json_array_append_new(points, kr_envelope_point("open", processes, 0, names, 3));
+		json_array_append_new(points, kr_envelope_point("create", 1, processes, 0, names, 3));
+		json_array_append_new(points, kr_envelope_point("open", 1, processes, 0, names, 3));
 	}
 	return json_pack("{si so}", "kairan envelope", KR_ENVELOPE_FORMAT, "points", points);
 }
