@@ -1,5 +1,5 @@
-/* kairan predict: how long the programs of a trace would spend in I/O on a mount with another envelope, with more
- * processes at a time, or with their inputs on the node. */
+/* kairan predict: how long the programs of a trace would spend in I/O on a mount with another envelope.  Or on more
+ * nodes, with more processes at a time, or with their inputs on the node. */
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>

@@ -23,7 +23,7 @@ static const char usage[] =
 	"nodes together.\n"
 	"  --by WHAT         program, process, node or job (of Slurm, else the cgroup); program without it\n"
 	"  --json            prints a JSON object\n"
-	"  --html FILE       writes a page: the table, what the time went to, a timeline, a graph of programs and files\n"
+	"  --html FILE       writes a page: the table, what the time went to, a timeline, a graph of files\n"
 	"  --perfetto FILE   writes a timeline for ui.perfetto.dev or chrome://tracing\n"
 	"  --dot FILE        writes a graph of programs and the files between them, for Graphviz\n";
 

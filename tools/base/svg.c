@@ -80,7 +80,8 @@ void kr_page_begin(FILE *out, const char *title)
 	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", out);
 	kr_svg_put(out, title);
 	fputs("</title>\n<style>body { font-family: sans-serif; margin: 1.5em; background: white; color: black }\n"
-	      "svg { max-width: 100%; height: auto; display: block }\npre { overflow-x: auto }</style></head><body>\n<h1>",
+	      "svg { max-width: 100%; height: auto; display: block }\npre { overflow-x: auto }"
+	      "</style></head><body>\n<h1>",
 		out);
 	kr_svg_put(out, title);
 	fputs("</h1>\n", out);

@@ -1,5 +1,6 @@
-/* The steps of kairan envelope, as one node does them: all its processes at the same time, each with files of its own,
- * for half a second, or for eight files each and four seconds, or until there are no more files. */
+/* The steps of kairan envelope, as one node does them: all its processes at the same time, each with files of its own.
+ * A step ends after half a second and eight files of each process, after four seconds, or if there are no more files.
+ */
 #ifndef KR_TOOLS_BENCH_ENVELOPE_STEPS_H
 #define KR_TOOLS_BENCH_ENVELOPE_STEPS_H
 

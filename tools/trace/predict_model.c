@@ -60,8 +60,8 @@ static void find_sizes(
 	}
 }
 
-/* Seconds that one of PROCESSES processes of each node needs for a file of SIZE; there are points with that many.  RATE:
- * "per_s", "lowest" or "highest".  NAN: there is no such point. */
+/* Seconds that one of PROCESSES processes of each node needs for a file of SIZE.  There are points with that many.
+ * RATE: "per_s", "lowest" or "highest".  NAN: there is no such point. */
 static double time_with(const struct points *points, double processes, double size, const char *rate)
 {
 	const double all = points->nodes * processes;
@@ -75,8 +75,8 @@ static double time_with(const struct points *points, double processes, double si
 	return line(real(below, "size"), all / real(below, rate), real(above, "size"), all / real(above, rate), size);
 }
 
-/* The nearest values of NAME ("nodes", "processes") below NUMBER and above it, of points of WHAT, on NODES unless that is
- * 0; 0 and INFINITY: none. */
+/* The nearest values of NAME ("nodes", "processes") below NUMBER and above it; 0 and INFINITY: none.  Of points on any
+ * number of nodes, if that of POINTS is 0. */
 static void find_nearest(
 	const struct points *points, const char *name, double number, double *ret_below, double *ret_above)
 {
@@ -158,8 +158,8 @@ static void ask(struct work *work, enum asked asked, double files, double size)
 	work->asked[asked][power].bytes += files * size;
 }
 
-/* A read that waits for the first of a file's blocks says where the file comes from: read-ahead brings others from there,
- * for which no read waits. */
+/* A read that waits for the first of a file's blocks says where the file comes from.  Read-ahead brings others from
+ * there, for which no read waits. */
 static void ask_reads(struct work *work, enum kr_predict_reads reads, const uint64_t *figures)
 {
 	const double size = (double)figures[KR_TRACED_READ_BYTES];

@@ -1,22 +1,25 @@
 /* How long the programs of a trace would spend in I/O on a mount with a given envelope: `kairan predict`.  PURE.
  *
  * The model begins with that of the MTC performance model for Gfarm: files times rates, local reads apart from remote
- * ones.
+ * ones:
  *
  *   I/O time of a program = sum over the files that each of its processes uses of
  *       T(read from the server, another node, or the cache, size, n) + T(write, size, n), less T(create, n) where the
  *       file was there already, + T(open, n) where neither bytes are read nor written
  *
- * T(what, size, n) = n / rate is what one file takes one of n processes that do nothing else.  A file of which a read has
- * waited for a block comes from there as a whole.  n is not the number P of processes, since they do other things, too:
- * of the others each is at the same part (reads from the server, writes...) for that part's share of its time, to which
- * the time belongs that the trace says it spends elsewhere, computing.  So n = 1 + (P - 1) share, and the shares follow
- * from the times: they are computed in turns, as in approximate mean value analysis of closed queueing networks
- * (Schweitzer).  P is the number on a node for what happens there; for the rest, the numbers on a node and of nodes.
+ * T(what, size, n) = n / rate is what one file takes one of n processes that do nothing else.  A file of which a read
+ * has waited for a block comes from there as a whole.
  *
- * Between the sizes of the envelope's points T is linear in the size (a latency, and a bandwidth), between its numbers
- * of processes and of nodes linear in these.  Beyond the largest size or number it grows in proportion.  The model
- * leaves out other programs at the same time, LOOKUPs, locks and fsync. */
+ * n is not the number P of processes, since they do other things, too.  Each of the others is at the same part (reads
+ * from the server, writes...) for a share of its time.  To that time belongs what the trace says that processes spend
+ * elsewhere, computing.  So n = 1 + (P - 1) share.  The shares follow from the times, and are computed in turns, as in
+ * approximate mean value analysis of closed queueing networks (Schweitzer).  P is the number on a node for what happens
+ * there; for the rest, the numbers on a node and of nodes.
+ *
+ * Between the sizes of the envelope's points T is linear in the size (a latency, and a bandwidth).  Between its numbers
+ * of processes and of nodes it is linear in these.  Beyond the largest size or number it grows in proportion.
+ *
+ * The model leaves out other programs at the same time, LOOKUPs, locks and fsync. */
 #ifndef KR_TOOLS_TRACE_PREDICT_MODEL_H
 #define KR_TOOLS_TRACE_PREDICT_MODEL_H
 

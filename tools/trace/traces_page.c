@@ -1,5 +1,5 @@
-/* Traces as a page: the table of programs, a heat map of what their time went to, a timeline of processes, and the graph
- * of programs and files, which Graphviz draws. */
+/* Traces as a page: the table of programs, a heat map of what their time went to, a timeline of processes.  Graphviz
+ * draws the graph of programs and files. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,8 +288,8 @@ void kr_traces_page(const struct kr_traces *traces, const char *by, FILE *out)
 	if (traces->process_count) {
 		kr_page_text(out, "h2", "processes");
 		kr_page_text(out, "p",
-			"A bar goes from a process's first request to its last. Its colours say how much of that was spent "
-			"waiting, and for what, not when.");
+			"A bar goes from a process's first request to its last. Its colours say how much of that was "
+			"spent waiting, and for what, not when.");
 		draw_timeline(traces, out);
 	}
 	kr_traced_sums_fini(&sums);

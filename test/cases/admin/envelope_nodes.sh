@@ -6,7 +6,6 @@
 cluster 2 100mbit
 server_start
 mounts_start
-M=$(mnt 1)
 mkdir "$WORK/all" # the same place on both nodes
 for i in 1 2; do on node$i mount --bind "$(mnt $i)" "$WORK/all" || fail "bind"; done
 bare() { [ -z "$(ls -A -I .kairan "$EXPORT")" ]; }

@@ -89,7 +89,8 @@ static double seconds_of(const struct kr_traces *traces, double processes, enum 
 
 #define about(a, b) assert_true(fabs((a) - (b)) < 1e-9)
 
-/* creates, opens, reads, bytes, in order, from a node, from the server, writes, bytes, in order, copied from, to, end */
+/* creates, opens, reads, bytes, in order, from a node, from the server, writes, bytes, in order, copied from and to, end
+ */
 static const char reads_a_mib[] = "0,1,8,1048576,1048576,0,1048576,0,0,0,0,0,1048576";
 static const char reads_a_half_from_elsewhere[] = "0,1,8,1048576,1048576,262144,262144,0,0,0,0,0,1048576";
 static const char makes_512_kib[] = "1,0,0,0,0,0,0,4,524288,524288,0,0,524288";
