@@ -206,8 +206,7 @@ static struct work work_of(const struct kr_traces *traces, const char *program, 
 		const struct kr_traced_process *process = traces->processes[i];
 
 		if (is_of(process, program))
-			work.elsewhere_s +=
-				KR_MAX(process->last - process->first - (double)kr_traced_took_us(process) / 1e6, 0.0);
+			work.elsewhere_s += process->last - process->first - kr_traced_waited_s(process);
 	}
 	return work;
 }
@@ -305,7 +304,7 @@ static void predict_program(
 		if (!is_of(traces->processes[i], program))
 			continue;
 		prediction->processes++;
-		prediction->traced_s += (double)kr_traced_took_us(traces->processes[i]) / 1e6;
+		prediction->traced_s += kr_traced_waited_s(traces->processes[i]);
 	}
 	if (as.with.nodes <= 0)
 		as.with.nodes = at_a_time(traces, program, true) / at_a_time(traces, program, false);

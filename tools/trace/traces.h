@@ -73,6 +73,9 @@ bool kr_traced_use_reads(const struct kr_traced_use *use);
 bool kr_traced_use_writes(const struct kr_traced_use *use);
 /* The time of all requests. */
 uint64_t kr_traced_took_us(const struct kr_traced_process *process);
+/* How long it waited for them, in seconds: no longer than from the first request to the last answer.  What the kernel
+ * reads ahead waits at the same time. */
+double kr_traced_waited_s(const struct kr_traced_process *process);
 /* The name of a wait, as people read it. */
 const char *kr_traced_wait_name(enum kr_wait wait);
 
