@@ -1,15 +1,14 @@
 /* kairan gantt: draws the phase traces of collective I/O, or sums them up. */
 #include <errno.h>
 #include <getopt.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
 #include "tools/base/client.h"
+#include "tools/base/spawn.h"
 #include "tools/commands.h"
 #include "tools/gantt/gantt.h"
 
@@ -95,32 +94,22 @@ static int write_svg(const struct kr_gantt *gantt, const char *path)
 }
 
 /* Runs a converter. 0, -ENOENT when it is not installed, -EIO when it fails. */
-static int convert(char *const *argv)
+static int convert(const char *const *argv)
 {
-	extern char **environ;
 	pid_t pid;
-	int status, error = posix_spawnp(&pid, argv[0], NULL, NULL, argv, environ);
-	if (error != 0)
-		return -error;
-	while (waitpid(pid, &status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EIO;
+	int error = kr_tool_spawn(argv, -1, -1, &pid);
+
+	return error == 0 ? kr_tool_wait(pid) : error;
 }
 
 static int write_png(const char *svg, const char *png)
 {
-	KR_AUTO_FREE char *from = strdup(svg), *to = strdup(png);
-	char name[3][16] = {"rsvg-convert", "magick", "convert"}, option[] = "-o";
-	int error = -ENOENT;
-	if (!from || !to)
-		return kr_fail(-ENOMEM, "%s: no memory", png);
-	char *by_rsvg[] = {name[0], option, to, from, NULL};
-	error = convert(by_rsvg);
-	for (int i = 1; i < 3 && error == -ENOENT; i++) {
-		char *by_magick[] = {name[i], from, to, NULL};
-		error = convert(by_magick);
-	}
+	int error = convert((const char *const[]){"rsvg-convert", "-o", png, svg, NULL});
+
+	if (error == -ENOENT)
+		error = convert((const char *const[]){"magick", svg, png, NULL});
+	if (error == -ENOENT)
+		error = convert((const char *const[]){"convert", svg, png, NULL});
 	if (error == -ENOENT)
 		return kr_fail(error,
 			"%s: cannot make a PNG: install rsvg-convert (librsvg2-bin) or ImageMagick, or use the SVG",

@@ -1,5 +1,5 @@
-/* kairan predict: how long the programs of a trace would spend in I/O on a mount with another envelope, with more
- * processes at a time, or with their inputs on the node. */
+/* kairan predict: how long the programs of a trace would spend in I/O on a mount with another envelope.  Or on more
+ * nodes, with more processes at a time, or with their inputs on the node. */
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -17,9 +17,10 @@
 #include "tools/trace/predict_model.h"
 
 static const char usage[] =
-	"usage: kairan predict --envelope FILE [--processes P] [--cold | --warm] [--json] TRACE...\n"
+	"usage: kairan predict --envelope FILE [--nodes N] [--processes P] [--cold | --warm] [--json] TRACE...\n"
 	"Says how long each program of the traces would spend in I/O on a mount with that envelope (kairan envelope\n"
 	"--json), and with what. TRACE: a file that kairan trace stop has named.\n"
+	"  --nodes N        on N nodes (as in the trace without it)\n"
 	"  --processes P    with P processes of a program on a node at a time (as in the trace without it)\n"
 	"  --cold           if all comes from the server\n"
 	"  --warm           if all that is read is on the node\n"
@@ -27,7 +28,7 @@ static const char usage[] =
 	"Exit code: 0, 1 with a message, 64 wrong arguments.\n";
 
 static const char *const part_names[KR_PREDICTED_PARTS] = {
-	"the server's blocks", "this node's cache", "writes", "opens"};
+	"the server's blocks", "other nodes' blocks", "this node's cache", "writes", "opens"};
 
 static size_t largest_part(const struct kr_prediction *prediction)
 {
@@ -40,16 +41,16 @@ static size_t largest_part(const struct kr_prediction *prediction)
 
 static void print(const struct kr_prediction *predictions, size_t count)
 {
-	printf("%-24s %6s %9s %11s %11s %21s  %s\n", "program", "procs", "at a time", "traced", "predicted",
-		"lowest to highest", "most of it for");
+	printf("%-24s %6s %6s %9s %11s %11s %21s  %s\n", "program", "procs", "nodes", "at a time", "traced",
+		"predicted", "lowest to highest", "most of it for");
 	for (size_t i = 0; i < count; i++) {
 		const struct kr_prediction *prediction = &predictions[i];
 		KR_AUTO_FREE char *name = kr_text_shown(prediction->program);
 		const size_t largest = largest_part(prediction);
 
-		printf("%-24s %6zu %9.1f %9.2f s %9.2f s %9.2f to %6.2f s  ", name, prediction->processes,
-			prediction->at_a_time, prediction->traced_s, prediction->expected_s, prediction->lowest_s,
-			prediction->highest_s);
+		printf("%-24s %6zu %6.1f %9.1f %9.2f s %9.2f s %9.2f to %6.2f s  ", name, prediction->processes,
+			prediction->nodes, prediction->at_a_time, prediction->traced_s, prediction->expected_s,
+			prediction->lowest_s, prediction->highest_s);
 		if (prediction->expected_s > 0)
 			printf("%s %.0f %%\n", part_names[largest],
 				100 * prediction->parts_s[largest] / prediction->expected_s);
@@ -60,15 +61,15 @@ static void print(const struct kr_prediction *predictions, size_t count)
 
 static void print_json(const struct kr_prediction *predictions, size_t count)
 {
-	static const char *const parts[KR_PREDICTED_PARTS] = {"server", "cache", "writes", "opens"};
+	static const char *const parts[KR_PREDICTED_PARTS] = {"server", "node", "cache", "writes", "opens"};
 	json_t *array = json_array();
 
 	for (size_t i = 0; i < count; i++) {
 		const struct kr_prediction *prediction = &predictions[i];
-		json_t *object = json_pack("{so sI sf sf sf sf sf}", "program", kr_text_json(prediction->program),
-			"processes", (json_int_t)prediction->processes, "at_a_time", prediction->at_a_time, "traced_s",
-			prediction->traced_s, "predicted_s", prediction->expected_s, "lowest_s", prediction->lowest_s,
-			"highest_s", prediction->highest_s);
+		json_t *object = json_pack("{so sI sf sf sf sf sf sf}", "program", kr_text_json(prediction->program),
+			"processes", (json_int_t)prediction->processes, "nodes", prediction->nodes, "at_a_time",
+			prediction->at_a_time, "traced_s", prediction->traced_s, "predicted_s", prediction->expected_s,
+			"lowest_s", prediction->lowest_s, "highest_s", prediction->highest_s);
 
 		for (size_t part = 0; part < KR_PREDICTED_PARTS; part++)
 			json_object_set_new(object, parts[part], json_real(prediction->parts_s[part]));
@@ -96,7 +97,7 @@ static int read_trace(struct kr_traces *traces, const char *path)
 
 struct request {
 	const char *envelope;
-	unsigned processes;
+	unsigned nodes, processes;
 	enum kr_predict_reads reads;
 	bool json;
 };
@@ -113,7 +114,9 @@ static int predict(const struct request *request, char **paths, int count)
 	for (int i = 0; err == 0 && i < count; i++)
 		err = read_trace(&traces, paths[i]);
 	if (err == 0) {
-		predictions = kr_predict(&traces, envelope, request->processes, request->reads, &programs);
+		const struct kr_predict_with with = {request->nodes, request->processes, request->reads};
+
+		predictions = kr_predict(&traces, envelope, &with, &programs);
 		for (size_t i = 0; i < programs && err == 0; i++)
 			if (isnan(predictions[i].expected_s))
 				err = kr_fail(-EBADMSG, "%s lacks points that %s needs", request->envelope,
@@ -130,14 +133,16 @@ static int predict(const struct request *request, char **paths, int count)
 int kr_tool_predict(int argc, char **argv)
 {
 	static const struct option options[] = {{"envelope", required_argument, NULL, 'e'},
-		{"processes", required_argument, NULL, 'p'}, {"cold", no_argument, NULL, 'c'},
-		{"warm", no_argument, NULL, 'w'}, {"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'},
-		{0}};
+		{"nodes", required_argument, NULL, 'n'}, {"processes", required_argument, NULL, 'p'},
+		{"cold", no_argument, NULL, 'c'}, {"warm", no_argument, NULL, 'w'}, {"json", no_argument, NULL, 'j'},
+		{"help", no_argument, NULL, 'h'}, {0}};
 	struct request request = {0};
 	bool cold = false, warm = false;
 	int option;
 
 	while ((option = kr_tool_option(argc, argv, "h", options)) != -1) {
+		if (option == 'n' && !kr_tool_number("--nodes", optarg, 4096, &request.nodes))
+			return KR_EXIT_USAGE;
 		if (option == 'p' && !kr_tool_number("--processes", optarg, 4096, &request.processes))
 			return KR_EXIT_USAGE;
 		if (option == 'h' || option == '?')

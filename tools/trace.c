@@ -16,12 +16,14 @@
 
 static const char usage[] =
 	"usage: kairan trace start|stop MOUNTPOINT\n"
-	"       kairan trace show [--by WHAT] [--json] [--perfetto FILE] [--dot FILE] MOUNTPOINT|FILE...\n"
+	"       kairan trace show [--by WHAT] [--json] [--html FILE] [--perfetto FILE] [--dot FILE]\n"
+	"                         MOUNTPOINT|FILE...\n"
 	"Notes what each process asks of which file, and what its requests wait for, in the file trace of the mount's\n"
 	"local directory. A start begins a new one. show takes mounts of this machine, and such files of several\n"
 	"nodes together.\n"
 	"  --by WHAT         program, process, node or job (of Slurm, else the cgroup); program without it\n"
 	"  --json            prints a JSON object\n"
+	"  --html FILE       writes a page: the table, what the time went to, a timeline, a graph of files\n"
 	"  --perfetto FILE   writes a timeline for ui.perfetto.dev or chrome://tracing\n"
 	"  --dot FILE        writes a graph of programs and the files between them, for Graphviz\n";
 
@@ -139,7 +141,7 @@ static int add_trace(struct kr_traces *traces, const char *path)
 }
 
 struct show {
-	const char *by, *perfetto, *dot;
+	const char *by, *html, *perfetto, *dot;
 	bool json;
 };
 
@@ -155,19 +157,30 @@ static int export_to(
 	return 0;
 }
 
+static int export_page(const struct kr_traces *traces, const struct show *show)
+{
+	FILE *out = fopen(show->html, "we");
+
+	if (out)
+		kr_traces_page(traces, show->by, out);
+	return !out || fclose(out) != 0 ? kr_fail_errno(-errno, "cannot write %s", show->html) : 0;
+}
+
 static int present(const struct kr_traces *traces, const struct show *show)
 {
 	int err = show->perfetto ? export_to(traces, show->perfetto, kr_traces_perfetto) : 0;
 
 	if (err == 0 && show->dot)
 		err = export_to(traces, show->dot, kr_traces_dot);
+	if (err == 0 && show->html)
+		err = export_page(traces, show);
 	if (err == 0 && show->json) {
 		json_t *json = kr_traces_json(traces, show->by);
 
 		json_dumpf(json, stdout, JSON_INDENT(2));
 		putchar('\n');
 		json_decref(json);
-	} else if (err == 0 && !show->perfetto && !show->dot) {
+	} else if (err == 0 && !show->perfetto && !show->dot && !show->html) {
 		kr_traces_print(traces, show->by, stdout);
 	}
 	return err;
@@ -191,7 +204,7 @@ static int kr_tool_trace_show(int argc, char **argv)
 {
 	static const struct option options[] = {{"by", required_argument, NULL, 'b'}, {"json", no_argument, NULL, 'j'},
 		{"perfetto", required_argument, NULL, 'p'}, {"dot", required_argument, NULL, 'd'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+		{"html", required_argument, NULL, 'H'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct show show = {.by = "program"};
 	int option;
 
@@ -205,6 +218,9 @@ static int kr_tool_trace_show(int argc, char **argv)
 			break;
 		case 'd':
 			show.dot = optarg;
+			break;
+		case 'H':
+			show.html = optarg;
 			break;
 		case 'j':
 			show.json = true;

@@ -286,6 +286,7 @@ static void add(
 	const uint64_t node = opcode == FUSE_CREATE ? request->other : request->header.nodeid;
 	uint64_t elsewhere_ns = 0;
 
+	process->first_ns = KR_MIN(process->first_ns, now_ns - request->took_ns);
 	process->last_ns = now_ns;
 	process->requests[kind]++;
 	process->took_ns[kind] += request->took_ns;

@@ -2,7 +2,8 @@
  *
  * Lines of JSON, in the order in which the daemon writes them, about every 5 s and at the end.  The first is
  *   {"kairan trace": 1, "node": "n1", "mount": "/mnt/data", "started": seconds since 1970}
- * Each other line is an array.  Times are microseconds; FIRST and LAST since `started`.
+ * Each other line is an array.  Times are microseconds.  FIRST and LAST, since `started`, are when the first request
+ * came and when the last one was answered.
  *   ["P", PID, START, UID, "COMMAND", "CGROUP", FIRST, LAST, [REQUESTS of each kind], [TIME of each kind],
  *         [TIME of each wait]]
  *     A process: requests that it has made since the line before, and how long they took together.  PID and START

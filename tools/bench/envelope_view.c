@@ -8,6 +8,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/text.h"
+#include "common/base/util.h"
 #include "tools/base/units.h"
 
 json_t *kr_envelope_load(const char *path)
@@ -28,11 +29,17 @@ static int ascending(const void *left, const void *right)
 	return *a < *b ? -1 : *a > *b;
 }
 
-json_t *kr_envelope_point(const char *what, json_int_t processes, json_int_t size, double *rates, size_t count)
+json_t *kr_envelope_point(
+	const char *what, json_int_t nodes, json_int_t processes, json_int_t size, double *rates, size_t count)
 {
 	qsort(rates, count, sizeof(*rates), ascending);
-	return json_pack("{ss sI sI sf sf sf}", "what", what, "processes", processes, "size", size, "per_s",
-		rates[count / 2], "lowest", rates[0], "highest", rates[count - 1]);
+	return json_pack("{ss sI sI sI sf sf sf}", "what", what, "nodes", nodes, "processes", processes, "size", size,
+		"per_s", rates[count / 2], "lowest", rates[0], "highest", rates[count - 1]);
+}
+
+json_int_t kr_envelope_nodes(const json_t *point)
+{
+	return KR_MAX(kr_number(point, NULL, "nodes"), (json_int_t)1); /* earlier versions know one */
 }
 
 static double real(const json_t *point, const char *name)
@@ -44,8 +51,8 @@ static void print_point(const json_t *point, FILE *out)
 {
 	const json_int_t size = kr_number(point, NULL, "size");
 
-	fprintf(out, "%-24s %4" JSON_INTEGER_FORMAT " %10s", kr_text_of(point, "what"),
-		kr_number(point, NULL, "processes"), size ? kr_bytes_text(size) : "-");
+	fprintf(out, "%-24s %5" JSON_INTEGER_FORMAT " %4" JSON_INTEGER_FORMAT " %10s", kr_text_of(point, "what"),
+		kr_envelope_nodes(point), kr_number(point, NULL, "processes"), size ? kr_bytes_text(size) : "-");
 }
 
 void kr_envelope_print(const json_t *envelope, FILE *out)
@@ -53,7 +60,7 @@ void kr_envelope_print(const json_t *envelope, FILE *out)
 	const json_t *point;
 	size_t i;
 
-	fprintf(out, "%-24s %4s %10s %12s %10s %17s\n", "", "proc", "file size", "files/s", "MiB/s",
+	fprintf(out, "%-24s %5s %4s %10s %12s %10s %17s\n", "", "nodes", "proc", "file size", "files/s", "MiB/s",
 		"lowest to highest");
 	json_array_foreach(json_object_get(envelope, "points"), i, point)
 	{
@@ -79,6 +86,7 @@ static const json_t *same_point(const json_t *envelope, const json_t *point)
 	{
 		if (strcmp(kr_text_of(other, "what"), kr_text_of(point, "what")) == 0 &&
 			kr_number(other, NULL, "size") == kr_number(point, NULL, "size") &&
+			kr_envelope_nodes(other) == kr_envelope_nodes(point) &&
 			kr_number(other, NULL, "processes") == kr_number(point, NULL, "processes"))
 			return other;
 	}
@@ -90,7 +98,8 @@ size_t kr_envelope_compare(const json_t *a, const json_t *b, FILE *out)
 	const json_t *point;
 	size_t i, count = 0;
 
-	fprintf(out, "%-24s %4s %10s %12s %12s %8s\n", "files/s", "proc", "file size", "first", "second", "quotient");
+	fprintf(out, "%-24s %5s %4s %10s %12s %12s %8s\n", "files/s", "nodes", "proc", "file size", "first", "second",
+		"quotient");
 	json_array_foreach(json_object_get(a, "points"), i, point)
 	{
 		const json_t *other = same_point(b, point);

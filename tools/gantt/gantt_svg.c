@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/util.h"
+#include "tools/base/svg.h"
 #include "tools/gantt/gantt.h"
 
 enum { LEFT = 130, CHART = 1200, RIGHT = 20, TOP = 56, ROW = 22, BOTTOM = 40, TICKS = 10 };
@@ -62,102 +63,83 @@ static size_t row_of(const struct chart *chart, const struct kr_trace_event *eve
 	return (size_t)(row - chart->rows);
 }
 
-static void put_text(FILE *out, const char *text)
-{
-	for (; *text; text++) {
-		if (*text == '<' || *text == '&' || *text == '>')
-			fprintf(out, "&#%d;", *text);
-		else /* XML 1.0 has no control characters */
-			fputc((unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text, out);
-	}
-}
-
 static void draw_legend(FILE *out)
 {
+	char style[32];
+
 	for (enum kr_trace_phase phase = 0; phase < KR_TRACE_PHASES; phase++) {
-		int x = LEFT + 110 * (int)phase;
-		fprintf(out,
-			"<rect x=\"%d\" y=\"30\" width=\"14\" height=\"12\" fill=\"%s\"/>"
-			"<text x=\"%d\" y=\"40\">%s</text>\n",
-			x, colours[phase], x + 20, kr_trace_phase_name(phase));
+		const int x = LEFT + 110 * (int)phase;
+
+		snprintf(style, sizeof(style), "fill:%s", colours[phase]);
+		kr_svg_rect(out, x, 30, 14, 12, style, NULL);
+		kr_svg_text(out, x + 20, 40, "start", kr_trace_phase_name(phase));
 	}
 }
 
 static void draw_rows(const struct chart *chart, FILE *out)
 {
 	unsigned node = 0;
-	for (size_t i = 0; i < chart->row_count; i++) {
-		node += i > 0 && chart->rows[i].node != chart->rows[i - 1].node;
-		fprintf(out,
-			"<rect x=\"%d\" y=\"%zu\" width=\"%d\" height=\"%d\" fill=\"%s\"/>"
-			"<text x=\"%d\" y=\"%zu\" text-anchor=\"end\">node %u rank %u</text>\n",
-			LEFT, TOP + i * ROW, CHART, ROW, node % 2 ? "#eeeeee" : "#f8f8f8", LEFT - 8, TOP + i * ROW + 15,
-			chart->rows[i].node, chart->rows[i].rank);
-	}
-}
+	char name[48];
 
-/* The distance of marks on the axis, 1, 2 or 5 times a power of ten ns, so that there are at most TICKS. */
-static uint64_t tick_of(uint64_t span)
-{
-	uint64_t tick = 1;
-	for (int i = 0; span / tick > TICKS; i++)
-		tick = i % 3 == 1 ? tick / 2 * 5 : tick * 2;
-	return tick;
+	for (size_t i = 0; i < chart->row_count; i++) {
+		const double y = (double)(TOP + i * ROW);
+
+		node += i > 0 && chart->rows[i].node != chart->rows[i - 1].node;
+		snprintf(name, sizeof(name), "node %u rank %u", chart->rows[i].node, chart->rows[i].rank);
+		kr_svg_rect(out, LEFT, y, CHART, ROW, node % 2 ? "fill:#eeeeee" : "fill:#f8f8f8", NULL);
+		kr_svg_text(out, LEFT - 8, y + 15, "end", name);
+	}
 }
 
 static void draw_axis(const struct chart *chart, FILE *out)
 {
-	uint64_t span = chart->end - chart->start, tick = tick_of(span);
-	size_t bottom = TOP + chart->row_count * ROW;
-	const char *unit = span >= 2000000000 ? "s" : span >= 2000000 ? "ms" : "µs";
-	double scale = span >= 2000000000 ? 1e9 : span >= 2000000 ? 1e6 : 1e3;
-	for (uint64_t at = 0; at <= span; at += tick) {
-		double x = x_of(chart, chart->start + at);
-		fprintf(out,
-			"<line x1=\"%.2f\" y1=\"%d\" x2=\"%.2f\" y2=\"%zu\" stroke=\"#bbbbbb\" stroke-width=\"0.5\"/>"
-			"<text x=\"%.2f\" y=\"%zu\" text-anchor=\"middle\">%g</text>\n",
-			x, TOP, x, bottom + 4, x, bottom + 18, (double)at / scale);
-		if (span - at < tick)
-			break;
+	const double span_ns = (double)(chart->end - chart->start), bottom = (double)(TOP + chart->row_count * ROW);
+	const char *unit = span_ns >= 2e9 ? "s" : span_ns >= 2e6 ? "ms" : "µs";
+	const double scale = span_ns >= 2e9 ? 1e9 : span_ns >= 2e6 ? 1e6 : 1e3, tick = kr_svg_tick(span_ns, TICKS);
+	char text[32];
+
+	for (int i = 0; i * tick <= span_ns; i++) {
+		const double x = LEFT + i * tick * CHART / span_ns;
+
+		kr_svg_line(out, x, TOP, x, bottom + 4, "stroke:#bbbbbb;stroke-width:0.5");
+		snprintf(text, sizeof(text), "%g", i * tick / scale);
+		kr_svg_text(out, x, bottom + 18, "middle", text);
 	}
-	fprintf(out, "<text x=\"%d\" y=\"%zu\" text-anchor=\"middle\">time (%s)</text>\n", LEFT + CHART / 2,
-		bottom + 34, unit);
+	snprintf(text, sizeof(text), "time (%s)", unit);
+	kr_svg_text(out, LEFT + CHART / 2, bottom + 34, "middle", text);
 }
 
 static void draw_event(const struct chart *chart, const struct kr_trace_event *event, FILE *out)
 {
-	bool file = event->phase == KR_TRACE_READ || event->phase == KR_TRACE_WRITE;
-	double from = x_of(chart, event->start_ns), to = x_of(chart, event->end_ns);
-	fprintf(out, "<rect x=\"%.2f\" y=\"%zu\" width=\"%.2f\" height=\"%d\" fill=\"%s\"%s><title>", from,
-		TOP + row_of(chart, event) * ROW + 2 + (file ? ROW / 2 - 1 : 0), KR_MAX(to - from, 0.2), ROW / 2 - 2,
-		colours[event->phase], event->round % 2 ? " fill-opacity=\"0.65\"" : ""); /* distinguishes rounds */
-	put_text(out, event->file);
-	fprintf(out, " call %" PRIu64 " round %" PRIu64 " slot %u: %s, %" PRIu64 " bytes, %.3f ms</title></rect>\n",
-		event->call, event->round, event->slot, kr_trace_phase_name(event->phase), event->bytes,
-		(double)(event->end_ns - event->start_ns) / 1e6);
+	const bool file = event->phase == KR_TRACE_READ || event->phase == KR_TRACE_WRITE;
+	const double from = x_of(chart, event->start_ns), to = x_of(chart, event->end_ns);
+	KR_AUTO_FREE char *title = NULL;
+	char style[48];
+
+	if (asprintf(&title, "%s call %" PRIu64 " round %" PRIu64 " slot %u: %s, %" PRIu64 " bytes, %.3f ms",
+		    event->file, event->call, event->round, event->slot, kr_trace_phase_name(event->phase),
+		    event->bytes, (double)(event->end_ns - event->start_ns) / 1e6) < 0)
+		abort();
+	snprintf(style, sizeof(style), "fill:%s%s", colours[event->phase],
+		event->round % 2 ? ";fill-opacity:0.65" : ""); /* distinguishes rounds */
+	kr_svg_rect(out, from, (double)(TOP + row_of(chart, event) * ROW + 2 + (file ? ROW / 2 - 1 : 0)),
+		KR_MAX(to - from, 0.2), ROW / 2 - 2, style, title);
 }
 
 int kr_gantt_draw(const struct kr_gantt *gantt, FILE *out)
 {
 	struct chart chart;
-	const char *file = gantt->events[0].file;
+
 	if (!make_chart(gantt, &chart))
 		return -ENOMEM;
-	fprintf(out,
-		"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" "
-		"height=\"%zu\" "
-		"font-family=\"sans-serif\" font-size=\"12\">\n<rect width=\"100%%\" height=\"100%%\" "
-		"fill=\"white\"/>\n"
-		"<text x=\"%d\" y=\"20\" font-size=\"14\">",
-		LEFT + CHART + RIGHT, TOP + chart.row_count * ROW + BOTTOM, LEFT);
-	put_text(out, gantt->name_count > 1 ? "several files" : file);
-	fprintf(out, "</text>\n");
+	kr_svg_begin(out, LEFT + CHART + RIGHT, (double)(TOP + chart.row_count * ROW + BOTTOM));
+	kr_svg_text(out, LEFT, 20, "start", gantt->name_count > 1 ? "several files" : gantt->events[0].file);
 	draw_legend(out);
 	draw_rows(&chart, out);
 	draw_axis(&chart, out);
 	for (size_t i = 0; i < gantt->count; i++)
 		draw_event(&chart, &gantt->events[i], out);
-	fprintf(out, "</svg>\n");
+	kr_svg_end(out);
 	free(chart.rows);
 	return 0;
 }

@@ -7,6 +7,9 @@
 
 #include "common/base/text.h"
 #include "common/base/util.h"
+#include "tools/bench/envelope_view.h"
+
+enum { TURNS = 100 };
 
 /* --- T: from the envelope ----------------------------------------------------------------------- */
 
@@ -23,19 +26,32 @@ static double line(double x0, double y0, double x1, double y1, double x)
 	return x > x0 && x0 > 0 ? y0 * x / x0 : y0;
 }
 
-/* Of the points of WHAT with PROCESSES the nearest below SIZE and above it; NULL: none. */
-static void find_sizes(const json_t *envelope, const char *what, double processes, double size,
-	const json_t **ret_below, const json_t **ret_above)
+/* The points that WHAT names, measured on NODES nodes. */
+struct points {
+	const json_t *envelope;
+	const char *what;
+	double nodes;
+};
+
+static bool is_among(const struct points *points, const json_t *point)
+{
+	return strcmp(kr_text_of(point, "what"), points->what) == 0 &&
+		(double)kr_envelope_nodes(point) == points->nodes;
+}
+
+/* Of the points with PROCESSES the nearest below SIZE and above it; NULL: none. */
+static void find_sizes(
+	const struct points *points, double processes, double size, const json_t **ret_below, const json_t **ret_above)
 {
 	const json_t *point;
 	size_t i;
 
 	*ret_below = *ret_above = NULL;
-	json_array_foreach(json_object_get(envelope, "points"), i, point)
+	json_array_foreach(json_object_get(points->envelope, "points"), i, point)
 	{
 		const double there = real(point, "size");
 
-		if (strcmp(kr_text_of(point, "what"), what) != 0 || real(point, "processes") != processes)
+		if (!is_among(points, point) || real(point, "processes") != processes)
 			continue;
 		if (there <= size && (!*ret_below || there > real(*ret_below, "size")))
 			*ret_below = point;
@@ -44,87 +60,134 @@ static void find_sizes(const json_t *envelope, const char *what, double processe
 	}
 }
 
-/* Seconds that one of PROCESSES processes needs for a file of SIZE; the envelope has points with that many.  RATE:
- * "per_s", "lowest" or "highest".  NAN: the envelope has no such point. */
-static double time_with(const json_t *envelope, const char *what, double processes, double size, const char *rate)
+/* Seconds that one of PROCESSES processes of each node needs for a file of SIZE.  There are points with that many.
+ * RATE: "per_s", "lowest" or "highest".  NAN: there is no such point. */
+static double time_with(const struct points *points, double processes, double size, const char *rate)
 {
+	const double all = points->nodes * processes;
 	const json_t *below, *above;
 
-	find_sizes(envelope, what, processes, size, &below, &above);
+	find_sizes(points, processes, size, &below, &above);
 	if (!below && !above)
 		return NAN;
 	below = below ? below : above; /* smaller than all: what the smallest takes */
 	above = above ? above : below;
-	return line(real(below, "size"), processes / real(below, rate), real(above, "size"),
-		processes / real(above, rate), size);
+	return line(real(below, "size"), all / real(below, rate), real(above, "size"), all / real(above, rate), size);
 }
 
-/* The nearest numbers of processes below and above, as find_sizes. */
-static void find_processes(
-	const json_t *envelope, const char *what, double processes, double *ret_below, double *ret_above)
+/* The nearest values of NAME ("nodes", "processes") below NUMBER and above it; 0 and INFINITY: none.  Of points on any
+ * number of nodes, if that of POINTS is 0. */
+static void find_nearest(
+	const struct points *points, const char *name, double number, double *ret_below, double *ret_above)
 {
 	const json_t *point;
 	size_t i;
 
 	*ret_below = 0;
 	*ret_above = INFINITY;
-	json_array_foreach(json_object_get(envelope, "points"), i, point)
+	json_array_foreach(json_object_get(points->envelope, "points"), i, point)
 	{
-		const double there = real(point, "processes");
+		const double there = KR_MAX(1.0, real(point, name)); /* earlier versions know one node */
 
-		if (strcmp(kr_text_of(point, "what"), what) != 0)
+		if (strcmp(kr_text_of(point, "what"), points->what) != 0 ||
+			(points->nodes > 0 && !is_among(points, point)))
 			continue;
-		if (there <= processes)
+		if (there <= number)
 			*ret_below = KR_MAX(*ret_below, there);
-		if (there >= processes)
+		if (there >= number)
 			*ret_above = KR_MIN(*ret_above, there);
 	}
 }
 
-static double time_of(const json_t *envelope, const char *what, double processes, double size, const char *rate)
+static double time_on(const struct points *points, double processes, double size, const char *rate)
 {
 	double below, above;
 
-	find_processes(envelope, what, processes, &below, &above);
+	find_nearest(points, "processes", processes, &below, &above);
 	if (below == 0 && isinf(above))
 		return NAN;
 	below = below > 0 ? below : above;
 	above = isinf(above) ? below : above;
-	return line(below, time_with(envelope, what, below, size, rate), above,
-		time_with(envelope, what, above, size, rate), processes);
+	return line(
+		below, time_with(points, below, size, rate), above, time_with(points, above, size, rate), processes);
 }
 
-/* --- a program's files ---------------------------------------------------------------------------- */
+static double time_of(
+	const json_t *envelope, const char *what, double nodes, double processes, double size, const char *rate)
+{
+	struct points points = {envelope, what, 0}, more;
+	double below, above;
 
-struct assumption {
-	const json_t *envelope;
-	double processes;
-	enum kr_predict_reads reads;
+	find_nearest(&points, "nodes", nodes, &below, &above);
+	if (below == 0 && isinf(above))
+		return NAN;
+	below = below > 0 ? below : above;
+	above = isinf(above) ? below : above;
+	points.nodes = below;
+	more = points;
+	more.nodes = above;
+	return line(
+		below, time_on(&points, processes, size, rate), above, time_on(&more, processes, size, rate), nodes);
+}
+
+/* --- what a program asks ------------------------------------------------------------------------- */
+
+enum asked { READ_SERVER, READ_NODE, READ_CACHE, WRITE, CREATE, OPEN, ASKED };
+
+static const struct {
+	enum kr_predicted_part part;
+	const char *what; /* in the envelope */
+} asked_of[ASKED] = {{KR_PREDICTED_SERVER, "read from the server"}, {KR_PREDICTED_NODE, "read from another node"},
+	{KR_PREDICTED_CACHE, "read from the cache"}, {KR_PREDICTED_WRITES, "write"}, {KR_PREDICTED_WRITES, "create"},
+	{KR_PREDICTED_OPENS, "open"}};
+
+/* Files of a size from one power of two to the next are together: the envelope's sizes are powers of two, T is linear
+ * between them, and so N files take N times what one of their mean size takes. */
+struct work {
+	struct {
+		double files, bytes;
+	} asked[ASKED][64];
+	double elsewhere_s; /* processes that were not in I/O */
 };
 
-static void predict_use(const struct assumption *as, const struct kr_traced_use *use, const char *rate,
-	double parts[KR_PREDICTED_PARTS])
+static void ask(struct work *work, enum asked asked, double files, double size)
+{
+	const int power = size >= 1 ? ilogb(size) : 0;
+
+	work->asked[asked][power].files += files;
+	work->asked[asked][power].bytes += files * size;
+}
+
+/* A read that waits for the first of a file's blocks says where the file comes from.  Read-ahead brings others from
+ * there, for which no read waits. */
+static void ask_reads(struct work *work, enum kr_predict_reads reads, const uint64_t *figures)
+{
+	const double size = (double)figures[KR_TRACED_READ_BYTES];
+	const double node = (double)figures[KR_TRACED_FROM_NODE], all = node + (double)figures[KR_TRACED_FROM_SERVER];
+
+	if (reads == KR_PREDICT_COLD) {
+		ask(work, READ_SERVER, 1, size);
+	} else if (reads == KR_PREDICT_AS_TRACED && all > 0) {
+		ask(work, READ_NODE, node / all, size);
+		ask(work, READ_SERVER, 1 - node / all, size);
+	} else {
+		ask(work, READ_CACHE, 1, size);
+	}
+}
+
+static void ask_use(struct work *work, enum kr_predict_reads reads, const struct kr_traced_use *use)
 {
 	const uint64_t *figures = use->figures;
-	const double read = (double)figures[KR_TRACED_READ_BYTES], written = (double)figures[KR_TRACED_WRITTEN_BYTES];
-	double other = (double)(figures[KR_TRACED_FROM_NODE] + figures[KR_TRACED_FROM_SERVER]);
+	const bool creates = figures[KR_TRACED_CREATES] != 0, writes = figures[KR_TRACED_WRITTEN_BYTES] != 0;
 
-	if (read > 0) {
-		other = as->reads == KR_PREDICT_COLD ? 1 : as->reads == KR_PREDICT_WARM ? 0 : KR_MIN(other / read, 1.0);
-		parts[KR_PREDICTED_SERVER] +=
-			other * time_of(as->envelope, "read from the server", as->processes, read, rate);
-		parts[KR_PREDICTED_CACHE] +=
-			(1 - other) * time_of(as->envelope, "read from the cache", as->processes, read, rate);
-	}
-	if (written > 0)
-		parts[KR_PREDICTED_WRITES] += time_of(as->envelope, "write", as->processes, written, rate);
-	if (written > 0 && !figures[KR_TRACED_CREATES])
-		parts[KR_PREDICTED_WRITES] -= time_of(as->envelope, "create", as->processes, 0, rate);
-	if (read == 0 && written == 0 && figures[KR_TRACED_CREATES])
-		parts[KR_PREDICTED_WRITES] += time_of(as->envelope, "create", as->processes, 0, rate);
-	else if (read == 0 && written == 0)
-		parts[KR_PREDICTED_OPENS] +=
-			(double)figures[KR_TRACED_OPENS] * time_of(as->envelope, "open", as->processes, 0, rate);
+	if (figures[KR_TRACED_READ_BYTES])
+		ask_reads(work, reads, figures);
+	if (writes)
+		ask(work, WRITE, 1, (double)figures[KR_TRACED_WRITTEN_BYTES]);
+	if (writes && !creates)
+		ask(work, CREATE, -1, 0); /* which the envelope's writes do */
+	if (!writes && !figures[KR_TRACED_READ_BYTES])
+		ask(work, creates ? CREATE : OPEN, creates ? 1 : (double)figures[KR_TRACED_OPENS], 0);
 }
 
 static bool is_of(const struct kr_traced_process *process, const char *program)
@@ -132,62 +195,126 @@ static bool is_of(const struct kr_traced_process *process, const char *program)
 	return strcmp(process->command, program) == 0;
 }
 
-static double sum_of(const struct kr_traces *traces, const struct assumption *as, const char *program, const char *rate,
-	double parts[KR_PREDICTED_PARTS])
+static struct work work_of(const struct kr_traces *traces, const char *program, enum kr_predict_reads reads)
+{
+	struct work work = {0};
+
+	for (size_t i = 0; i < traces->use_count; i++)
+		if (is_of(traces->uses[i]->process, program))
+			ask_use(&work, reads, traces->uses[i]);
+	for (size_t i = 0; i < traces->process_count; i++) {
+		const struct kr_traced_process *process = traces->processes[i];
+
+		if (is_of(process, program))
+			work.elsewhere_s += process->last - process->first - kr_traced_waited_s(process);
+	}
+	return work;
+}
+
+/* --- how long that takes ------------------------------------------------------------------------- */
+
+struct assumption {
+	const json_t *envelope;
+	struct kr_predict_with with;
+	const char *rate;
+	/* The share of its time that a process spends with a part: so many of the others are there, too. */
+	double busy[KR_PREDICTED_PARTS];
+};
+
+static double file_time(const struct assumption *as, enum asked asked, double size)
+{
+	const enum kr_predicted_part part = asked_of[asked].part;
+	const double processes = 1 + (as->with.processes - 1) * as->busy[part];
+	const double all = 1 + (as->with.nodes * as->with.processes - 1) * as->busy[part];
+	const double nodes = part == KR_PREDICTED_CACHE ? 1 : all / processes;
+	const double time = time_of(as->envelope, asked_of[asked].what, nodes, processes, size, as->rate);
+
+	return isnan(time) && asked == READ_NODE ? file_time(as, READ_SERVER, size) :
+						   time; /* an envelope of one node */
+}
+
+static double sum_of(const struct work *work, const struct assumption *as, double parts[KR_PREDICTED_PARTS])
 {
 	double sum = 0;
 
 	memset(parts, 0, KR_PREDICTED_PARTS * sizeof(*parts));
-	for (size_t i = 0; i < traces->use_count; i++) {
-		if (is_of(traces->uses[i]->process, program))
-			predict_use(as, traces->uses[i], rate, parts);
+	for (enum asked asked = 0; asked < ASKED; asked++) {
+		for (size_t i = 0; i < KR_ARRAY_SIZE(work->asked[asked]); i++) {
+			const double files = work->asked[asked][i].files;
+
+			if (files > 0 || files < 0)
+				parts[asked_of[asked].part] +=
+					files * file_time(as, asked, work->asked[asked][i].bytes / files);
+		}
 	}
 	for (size_t i = 0; i < KR_PREDICTED_PARTS; i++)
 		sum += parts[i];
 	return sum;
 }
 
-/* How many of the program's processes were there at a time, on a node, while there were any. */
-static double at_a_time(const struct kr_traces *traces, const char *program)
+/* At first all others are where a process is; then there are fewer, so that it takes less time, and so on. */
+static double solve(const struct work *work, const struct assumption *assumption, const char *rate,
+	double parts[KR_PREDICTED_PARTS])
 {
-	double busy = 0, all = 0;
+	struct assumption as = *assumption;
+	double sum = 0, before = -1;
+
+	as.rate = rate;
+	for (size_t i = 0; i < KR_PREDICTED_PARTS; i++)
+		as.busy[i] = 1;
+	for (unsigned turn = 0; turn < TURNS && fabs(sum - before) > 1e-12 * sum; turn++) {
+		before = sum;
+		sum = sum_of(work, &as, parts);
+		for (size_t i = 0; i < KR_PREDICTED_PARTS && sum > 0; i++)
+			as.busy[i] = (as.busy[i] + KR_MAX(parts[i], 0.0) / (sum + work->elsewhere_s)) / 2;
+	}
+	return sum;
+}
+
+/* How many of the program's processes there were at a time, on a node or on ALL nodes, while there were any. */
+static double at_a_time(const struct kr_traces *traces, const char *program, bool all)
+{
+	double one = 0, together = 0;
 
 	for (size_t i = 0; i < traces->process_count; i++) {
-		const struct kr_traced_process *process = traces->processes[i];
-		double here = 0; /* of this process's time, with how many others of its node it was shared */
+		const struct kr_traced_process *process = traces->processes[i], *other;
 
 		if (!is_of(process, program))
 			continue;
+		one += process->last - process->first;
 		for (size_t j = 0; j < traces->process_count; j++) {
-			const struct kr_traced_process *other = traces->processes[j];
-
-			if (is_of(other, program) && strcmp(other->node, process->node) == 0)
-				here += KR_MAX(
+			other = traces->processes[j];
+			if (is_of(other, program) && (all || strcmp(other->node, process->node) == 0))
+				together += KR_MAX(
 					0.0, KR_MIN(other->last, process->last) - KR_MAX(other->first, process->first));
 		}
-		busy += process->last - process->first;
-		all += here;
 	}
-	return busy > 0 ? KR_MAX(1.0, all / busy) : 1;
+	return one > 0 ? KR_MAX(1.0, together / one) : 1;
 }
 
 static void predict_program(
 	const struct kr_traces *traces, const struct assumption *assumption, struct kr_prediction *prediction)
 {
+	const char *program = prediction->program;
+	const struct work work = work_of(traces, program, assumption->with.reads);
 	struct assumption as = *assumption;
 	double ignored[KR_PREDICTED_PARTS];
 
 	for (size_t i = 0; i < traces->process_count; i++) {
-		if (!is_of(traces->processes[i], prediction->program))
+		if (!is_of(traces->processes[i], program))
 			continue;
 		prediction->processes++;
-		prediction->traced_s += (double)kr_traced_took_us(traces->processes[i]) / 1e6;
+		prediction->traced_s += kr_traced_waited_s(traces->processes[i]);
 	}
-	as.processes = as.processes > 0 ? as.processes : at_a_time(traces, prediction->program);
-	prediction->at_a_time = as.processes;
-	prediction->expected_s = sum_of(traces, &as, prediction->program, "per_s", prediction->parts_s);
-	prediction->lowest_s = sum_of(traces, &as, prediction->program, "highest", ignored);
-	prediction->highest_s = sum_of(traces, &as, prediction->program, "lowest", ignored);
+	if (as.with.nodes <= 0)
+		as.with.nodes = at_a_time(traces, program, true) / at_a_time(traces, program, false);
+	if (as.with.processes <= 0)
+		as.with.processes = at_a_time(traces, program, false);
+	prediction->nodes = as.with.nodes;
+	prediction->at_a_time = as.with.processes;
+	prediction->expected_s = solve(&work, &as, "per_s", prediction->parts_s);
+	prediction->lowest_s = solve(&work, &as, "highest", ignored);
+	prediction->highest_s = solve(&work, &as, "lowest", ignored);
 }
 
 static int by_time(const void *left, const void *right)
@@ -198,10 +325,10 @@ static int by_time(const void *left, const void *right)
 						strcmp(a->program, b->program);
 }
 
-struct kr_prediction *kr_predict(const struct kr_traces *traces, const json_t *envelope, double processes,
-	enum kr_predict_reads reads, size_t *ret_count)
+struct kr_prediction *kr_predict(
+	const struct kr_traces *traces, const json_t *envelope, const struct kr_predict_with *with, size_t *ret_count)
 {
-	const struct assumption as = {.envelope = envelope, .processes = processes, .reads = reads};
+	const struct assumption as = {.envelope = envelope, .with = *with};
 	struct kr_prediction *all = kr_xcalloc(traces->process_count + 1, sizeof(*all));
 	size_t count = 0, i;
 

@@ -1,18 +1,25 @@
 /* How long the programs of a trace would spend in I/O on a mount with a given envelope: `kairan predict`.  PURE.
  *
- * The model is that of the MTC performance model for Gfarm: files times rates, local reads apart from remote ones.  Its
- * rates depend on the file's size, and on how many processes of the program run on a node at a time.
+ * The model begins with that of the MTC performance model for Gfarm: files times rates, local reads apart from remote
+ * ones:
  *
- *   time of a program = sum over the files that each of its processes uses of
- *       local share x T(read from the cache, size, P) + other share x T(read from the server, size, P)
- *     + T(write, size, P), less T(create, P) where the file was there already
- *     + T(open, P) where neither bytes are read nor written
+ *   I/O time of a program = sum over the files that each of its processes uses of
+ *       T(read from the server, another node, or the cache, size, n) + T(write, size, n), less T(create, n) where the
+ *       file was there already, + T(open, n) where neither bytes are read nor written
  *
- * T(what, size, P) = P / rate is what one file takes one of P processes.  Between the sizes of the envelope's points T
- * is linear in the size (a latency, and a bandwidth), between its numbers of processes linear in P.  Beyond the largest
- * size or number it grows in proportion.  The model leaves out other programs at the same time, LOOKUPs, locks
- * and fsync.  Reads from another node count as reads from the server.  A program that computes while its bytes are
- * flushed waits less than the model says. */
+ * T(what, size, n) = n / rate is what one file takes one of n processes that do nothing else.  A file of which a read
+ * has waited for a block comes from there as a whole.
+ *
+ * n is not the number P of processes, since they do other things, too.  Each of the others is at the same part (reads
+ * from the server, writes...) for a share of its time.  To that time belongs what the trace says that processes spend
+ * elsewhere, computing.  So n = 1 + (P - 1) share.  The shares follow from the times, and are computed in turns, as in
+ * approximate mean value analysis of closed queueing networks (Schweitzer).  P is the number on a node for what happens
+ * there; for the rest, the numbers on a node and of nodes.
+ *
+ * Between the sizes of the envelope's points T is linear in the size (a latency, and a bandwidth).  Between its numbers
+ * of processes and of nodes it is linear in these.  Beyond the largest size or number it grows in proportion.
+ *
+ * The model leaves out other programs at the same time, LOOKUPs, locks and fsync. */
 #ifndef KR_TOOLS_TRACE_PREDICT_MODEL_H
 #define KR_TOOLS_TRACE_PREDICT_MODEL_H
 
@@ -23,6 +30,7 @@
 
 enum kr_predicted_part {
 	KR_PREDICTED_SERVER, /* reads from the server */
+	KR_PREDICTED_NODE,   /* reads from another node */
 	KR_PREDICTED_CACHE,  /* reads from this node's cache */
 	KR_PREDICTED_WRITES,
 	KR_PREDICTED_OPENS,
@@ -31,18 +39,23 @@ enum kr_predicted_part {
 
 enum kr_predict_reads { KR_PREDICT_AS_TRACED, KR_PREDICT_COLD, KR_PREDICT_WARM };
 
+/* What is assumed.  0: as in the trace. */
+struct kr_predict_with {
+	double nodes, processes; /* processes of a program on each node at a time */
+	enum kr_predict_reads reads;
+};
+
 struct kr_prediction {
 	char *program; /* owned */
 	size_t processes;
-	double at_a_time; /* processes on a node */
+	double nodes, at_a_time; /* processes on each node */
 	/* Seconds, of all processes together. */
 	double traced_s, expected_s, lowest_s, highest_s, parts_s[KR_PREDICTED_PARTS];
 };
 
-/* Predictions of each program of TRACES, the longest first; owned, and *RET_COUNT.  PROCESSES: how many run on a node at
- * a time (0: as traced). */
-struct kr_prediction *kr_predict(const struct kr_traces *traces, const json_t *envelope, double processes,
-	enum kr_predict_reads reads, size_t *ret_count);
+/* Predictions of each program of TRACES, the longest first; owned, and *RET_COUNT. */
+struct kr_prediction *kr_predict(
+	const struct kr_traces *traces, const json_t *envelope, const struct kr_predict_with *with, size_t *ret_count);
 void kr_predictions_free(struct kr_prediction *predictions, size_t count);
 
 #endif

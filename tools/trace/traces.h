@@ -37,7 +37,7 @@ struct kr_traced_process {
 	json_int_t pid, start, uid;
 	double first, last; /* seconds since 1970, as all below */
 	uint64_t requests[KR_IO_TRACE_KINDS], took_us[KR_IO_TRACE_KINDS], waited_us[KR_WAITS];
-	struct kr_traced_sum *sum; /* traces_sum.c's */
+	struct kr_traced_sum *sum; /* of the latest kr_traced_sums */
 };
 
 struct kr_traced_file {
@@ -73,11 +73,32 @@ bool kr_traced_use_reads(const struct kr_traced_use *use);
 bool kr_traced_use_writes(const struct kr_traced_use *use);
 /* The time of all requests. */
 uint64_t kr_traced_took_us(const struct kr_traced_process *process);
+/* How long it waited for them, in seconds: no longer than from the first request to the last answer.  What the kernel
+ * reads ahead waits at the same time. */
+double kr_traced_waited_s(const struct kr_traced_process *process);
 /* The name of a wait, as people read it. */
 const char *kr_traced_wait_name(enum kr_wait wait);
 
+struct kr_traced_sum {
+	struct kr_table_link link;
+	char *name; /* owned */
+	size_t processes, files_read, files_written;
+	uint64_t figures[KR_TRACED_FIGURES];
+	uint64_t requests[KR_IO_TRACE_KINDS], took_us[KR_IO_TRACE_KINDS], waited_us[KR_WAITS], all_us;
+	double first, last, between; /* between the first and the last request of each process, together */
+	const struct kr_traced_file *last_read, *last_written; /* while files are counted */
+};
+
+struct kr_traced_sums {
+	struct kr_traced_sum **sums; /* the longest time first */
+	size_t count;
+	struct kr_table by_name;
+};
+
 /* What processes are put together by: "program", "process", "node", "job" (of Slurm, or the cgroup). */
 bool kr_traces_knows_key(const char *by);
+void kr_traced_sums_init(struct kr_traced_sums *sums, const struct kr_traces *traces, const char *by);
+void kr_traced_sums_fini(struct kr_traced_sums *sums);
 /* Prints a table, and the files that several nodes have read. */
 void kr_traces_print(const struct kr_traces *traces, const char *by, FILE *out);
 /* {BY: [sums], "shared_files": [...]}, owned. */
@@ -86,5 +107,8 @@ json_t *kr_traces_json(const struct kr_traces *traces, const char *by);
 void kr_traces_perfetto(const struct kr_traces *traces, FILE *out);
 /* For Graphviz: programs, and the files that go between them; files that the same programs write and read are one. */
 void kr_traces_dot(const struct kr_traces *traces, FILE *out);
+
+/* A page of HTML that needs no other file: the table, and drawings. */
+void kr_traces_page(const struct kr_traces *traces, const char *by, FILE *out);
 
 #endif

@@ -231,7 +231,7 @@ void kr_traces_dot(const struct kr_traces *traces, FILE *out)
 
 	kr_table_init(&bundles.by_programs);
 	bundle_files(&bundles, traces);
-	fputs("digraph kairan {\n\trankdir=LR;\n\tnode [shape=box, style=rounded];\n", out);
+	fputs("digraph kairan {\n\trankdir=LR;\n\tnode [shape=box, style=rounded, fontname=\"Helvetica\"];\n", out);
 	for (size_t i = 0; i < bundles.count; i++) {
 		put_bundle(bundles.all[i], i, out);
 		free(bundles.all[i]->programs);

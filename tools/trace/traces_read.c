@@ -288,6 +288,11 @@ uint64_t kr_traced_took_us(const struct kr_traced_process *process)
 	return sum;
 }
 
+double kr_traced_waited_s(const struct kr_traced_process *process)
+{
+	return KR_MIN((double)kr_traced_took_us(process) / 1e6, process->last - process->first);
+}
+
 const char *kr_traced_wait_name(enum kr_wait wait)
 {
 	static const char *const names[KR_WAITS] = {[KR_WAIT_HERE] = "this machine",

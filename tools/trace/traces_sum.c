@@ -11,22 +11,6 @@
 
 enum { WAITS_SHOWN = 3, SHARED_SHOWN = 10 };
 
-struct kr_traced_sum {
-	struct kr_table_link link;
-	char *name; /* owned */
-	size_t processes, files_read, files_written;
-	uint64_t figures[KR_TRACED_FIGURES];
-	uint64_t requests[KR_IO_TRACE_KINDS], took_us[KR_IO_TRACE_KINDS], waited_us[KR_WAITS], all_us;
-	double first, last;
-	const struct kr_traced_file *last_read, *last_written; /* while files are counted */
-};
-
-struct sums {
-	struct kr_traced_sum **sums; /* the longest time first */
-	size_t count;
-	struct kr_table by_name;
-};
-
 /* --- keys ------------------------------------------------------------------------------------- */
 
 bool kr_traces_knows_key(const char *by)
@@ -86,7 +70,7 @@ static bool is_name(const struct kr_table_link *link, const void *name)
 }
 
 /* Takes NAME. */
-static struct kr_traced_sum *find_sum(struct sums *sums, char *name, const struct kr_traced_process *process)
+static struct kr_traced_sum *find_sum(struct kr_traced_sums *sums, char *name, const struct kr_traced_process *process)
 {
 	uint64_t hash = kr_hash_bytes(name, strlen(name));
 	struct kr_table_link *link = kr_table_find(&sums->by_name, hash, is_name, name);
@@ -116,6 +100,7 @@ static void add_process(struct kr_traced_sum *sum, const struct kr_traced_proces
 	sum->processes += process->pid > 0;
 	sum->first = KR_MIN(sum->first, process->first);
 	sum->last = KR_MAX(sum->last, process->last);
+	sum->between += process->last - process->first;
 	add_all(sum->requests, process->requests, KR_IO_TRACE_KINDS);
 	add_all(sum->took_us, process->took_us, KR_IO_TRACE_KINDS);
 	add_all(sum->waited_us, process->waited_us, KR_WAITS);
@@ -162,7 +147,7 @@ static void add_use(struct kr_traced_sum *sum, const struct kr_traced_use *use)
 	}
 }
 
-static void sums_init(struct sums *sums, const struct kr_traces *traces, const char *by)
+void kr_traced_sums_init(struct kr_traced_sums *sums, const struct kr_traces *traces, const char *by)
 {
 	struct kr_traced_use **uses = uses_by_file(traces);
 
@@ -181,7 +166,7 @@ static void sums_init(struct sums *sums, const struct kr_traces *traces, const c
 	qsort(sums->sums, sums->count, sizeof(struct kr_traced_sum *), by_time);
 }
 
-static void sums_fini(struct sums *sums)
+void kr_traced_sums_fini(struct kr_traced_sums *sums)
 {
 	for (size_t i = 0; i < sums->count; i++) {
 		free(sums->sums[i]->name);
@@ -299,17 +284,17 @@ static struct shared *find_shared(const struct kr_traces *traces, size_t *ret_co
 void kr_traces_print(const struct kr_traces *traces, const char *by, FILE *out)
 {
 	KR_AUTO_FREE struct shared *shared = NULL;
-	struct sums sums;
+	struct kr_traced_sums sums;
 	size_t count;
 
-	sums_init(&sums, traces, by);
+	kr_traced_sums_init(&sums, traces, by);
 	fprintf(out, "%-24s %6s %6s %6s %10s %10s %6s %6s %11s  %s\n", by, "procs", "files", "files", "bytes", "bytes",
 		"in", "local", "time", "which went to");
 	fprintf(out, "%-24s %6s %6s %6s %10s %10s %6s %6s %11s\n", "", "", "read", "writ.", "read", "written", "order",
 		"reads", "in I/O");
 	for (size_t i = 0; i < sums.count; i++)
 		print_sum(sums.sums[i], out);
-	sums_fini(&sums);
+	kr_traced_sums_fini(&sums);
 	shared = find_shared(traces, &count);
 	if (count)
 		fprintf(out, "\nread by several nodes: %zu files\n", count);
@@ -363,13 +348,13 @@ json_t *kr_traces_json(const struct kr_traces *traces, const char *by)
 {
 	KR_AUTO_FREE struct shared *shared = NULL;
 	json_t *array = json_array(), *files = json_array();
-	struct sums sums;
+	struct kr_traced_sums sums;
 	size_t count;
 
-	sums_init(&sums, traces, by);
+	kr_traced_sums_init(&sums, traces, by);
 	for (size_t i = 0; i < sums.count; i++)
 		json_array_append_new(array, sum_json(sums.sums[i]));
-	sums_fini(&sums);
+	kr_traced_sums_fini(&sums);
 	shared = find_shared(traces, &count);
 	for (size_t i = 0; i < count; i++)
 		json_array_append_new(files,

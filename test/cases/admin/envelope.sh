@@ -10,7 +10,7 @@ bare() { [ -z "$(ls -A -I .kairan "$EXPORT")" ]; }
 
 note "a link of 200 Mbit/s"
 before=$(sent_by server)
-kairan 1 envelope --processes 2 --max-size 1 --json "$WORK/json" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+kairan 1 envelope --processes 2 --max-size 1 --rounds 2 --json "$WORK/json" --html "$WORK/html" "$M" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
 cat "$WORK/said"
 python3 - "$WORK/json" $(($(sent_by server) - before)) <<'P' || fail "see above"
 import json, sys
@@ -31,9 +31,11 @@ for processes in (1, 2):
 assert sent > 3 << 18, sent
 P
 bare || fail "it leaves $(ls -A "$EXPORT")"
+[ "$(grep -c '<svg' "$WORK/html")" = 4 ] && [ "$(tail -1 "$WORK/html")" = "</body></html>" ] || fail "$(cat "$WORK/html")"
+"$K" envelope --html "$WORK/again" "$WORK/json" | diff - "$WORK/said" && same "$WORK/html" "$WORK/again" || fail "an earlier result is shown otherwise"
 
 note "two beside each other, and what is none"
-"$K" envelope --compare "$WORK/json" "$WORK/json" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
+"$K" envelope --html "$WORK/both" --compare "$WORK/json" "$WORK/json" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
 [ "$(grep -c ' 1\.00$' "$WORK/said")" = 26 ] || fail "$(cat "$WORK/said")"
 echo '{}' >"$WORK/other"
 "$K" envelope --compare "$WORK/json" "$WORK/other" >"$WORK/said" 2>&1
@@ -45,6 +47,8 @@ for wrong in "--processes 0" "--processes 65" "--max-size x"; do
 done
 kairan 1 envelope "$WORK" >"$WORK/said" 2>&1
 [ $? = 1 ] && grep -q "does not lie on a mount" "$WORK/said" || fail "$(cat "$WORK/said")"
+
+grep -q "First: " "$WORK/both" && grep -q "stroke-dasharray" "$WORK/both" || fail "no page of two"
 
 note "interrupted"
 nsenter -t "${KEEPER[node1]}" -n -u -m -- env --default-signal=INT "$K" envelope --processes 2 "$M" >"$WORK/said" 2>&1 &
@@ -101,10 +105,14 @@ assert use["processes"] == 1 and make["processes"] == 2 and make["at_a_time"] > 
 assert use["server"] > 0.9 * use["predicted_s"] > 0.3, use      # 10 MB over 25 MB/s
 assert make["writes"] > 0.9 * make["predicted_s"] > 0, make
 assert warm["use"]["server"] == 0 and warm["use"]["predicted_s"] < 0.5 * use["predicted_s"], warm
-points = {point["size"]: point["per_s"] for point in json.load(open(sys.argv[1] + "/json"))["points"] if point["what"] == "read from the server" and point["processes"] == 2}
-small, large = 1 << 14, 1 << 18 # two share the link: each of 40 files of 250,000 bytes takes what the envelope says of two processes
-file_s = 2 / points[small] + (2 / points[large] - 2 / points[small]) * (250000 - small) / (large - small)
-assert abs(two["use"]["predicted_s"] / (40 * file_s) - 1) < 1e-4, (two["use"], file_s)
+points = {(point["processes"], point["size"]): point["per_s"] for point in json.load(open(sys.argv[1] + "/json"))["points"] if point["what"] == "read from the server"}
+small, large = 1 << 14, 1 << 18
+def file_s(n):
+    "What a file of 250,000 bytes takes one of so many processes."
+    return n / points[n, small] + (n / points[n, large] - n / points[n, small]) * (250000 - small) / (large - small)
+assert abs(use["server"] / (40 * file_s(1)) - 1) < 1e-4, (use, file_s(1))
+there = (two["use"]["server"] / 40 - file_s(1)) / (file_s(2) - file_s(1)) # for this share of its time the other one reads, too
+assert 0.05 < there < 1.0001, (two["use"], file_s(1), file_s(2), there)
 P
 echo '{"kairan envelope": 1, "points": []}' >"$WORK/empty"
 "$K" predict --envelope "$WORK/empty" "$trace" >"$WORK/said" 2>&1

@@ -114,7 +114,7 @@ for form in "" "--by node" "--by process" "--by job"; do
 	"$B/tools/kairan" trace show $form "$WORK/trace1" "$WORK/trace2" >"$WORK/table" 2>"$WORK/said" && [ ! -s "$WORK/said" ] || fail "show $form: $(cat "$WORK/said")"
 	cat "$WORK/table"
 done
-"$B/tools/kairan" trace show --json --perfetto "$WORK/perfetto" --dot "$WORK/dot" "$WORK/trace1" "$WORK/trace2" >"$WORK/json" || fail "show --json"
+"$B/tools/kairan" trace show --json --html "$WORK/html" --perfetto "$WORK/perfetto" --dot "$WORK/dot" "$WORK/trace1" "$WORK/trace2" >"$WORK/json" || fail "show --json"
 cat >"$WORK/check.py" <<'P'
 import json, sys
 work = sys.argv[1]
@@ -160,13 +160,25 @@ assert len(parts) == 1, dot  # the renamed part, too
 label, = [line for line in dot if line.startswith(f"\t{min(parts)} [")]
 assert "and 4 more" in label and "2.5 MiB" in label, label
 assert nodes_of(2, '"join_parts" -> ') & nodes_of(0, ' -> "cp"'), dot
+
+import re, shutil, xml.etree.ElementTree
+page = open(work + "/html").read()
+drawings = [xml.etree.ElementTree.fromstring(drawing) for drawing in re.findall("<svg.*?</svg>", page, re.DOTALL)]
+assert len(drawings) == (3 if shutil.which("dot") else 2), page
+texts = [{text.text.strip() for text in drawing.iter("{http://www.w3.org/2000/svg}text")} for drawing in drawings]
+assert {"make_parts", "flushes", "not in I/O"} <= texts[0] and {"make_parts on node1", "join_parts on node2"} <= texts[1], texts
+assert len(drawings) == 2 or {"make_parts", "join_parts", "and 4 more", "2.5 MiB"} <= texts[2], texts
 P
 python3 "$WORK/check.py" "$WORK" || fail "$(cat "$WORK/json" "$WORK/dot")"
-! command -v dot >/dev/null || dot -Tsvg "$WORK/dot" >/dev/null || fail "graphviz refuses the graph"
 
 note "another file, a killed daemon, and an unmount"
 trace 1 show "$WORK/bin/make_parts" && fail "a file of another kind"
 grep -q "is not a trace of kairan" "$WORK/said" || fail "$(cat "$WORK/said")"
+# Where there is no Graphviz, something that takes a graph and gives a drawing for one; and where that fails.
+printf '#!/bin/sh\n[ "$*" = -Tsvg ] && grep -q make_parts && printf "<?xml?>\\n<svg>by dot</svg>\\n"\n' >"$WORK/bin/dot" && chmod +x "$WORK/bin/dot"
+PATH=$WORK/bin:$PATH "$B/tools/kairan" trace show --html "$WORK/html" "$WORK/trace1" && grep -q "^<svg>by dot</svg>" "$WORK/html" && ! grep -q "<?xml" "$WORK/html" || fail "$(cat "$WORK/html")"
+printf '#!/bin/sh\nexit 1\n' >"$WORK/bin/dot"
+PATH=$WORK/bin:$PATH "$B/tools/kairan" trace show --html "$WORK/html" "$WORK/trace1" && grep -q "could not draw" "$WORK/html" || fail "$(cat "$WORK/html")"
 trace 2 start "$(mnt 2)" && on node2 "$WORK/bin/back_and_forth" "$(mnt 2)/again" && trace 2 show "$(mnt 2)" || fail "a second trace: $(cat "$WORK/said")"
 mount_kill 2
 trace 1 show "$WORK/node2/local/trace"

@@ -153,8 +153,8 @@ static void the_drawing_has_a_bar_per_event_and_a_row_per_rank(void **unused)
 		count_of(made, "/m/a &#60;&#38;&#62;.dat call 0 round 1 slot 1: write, 4000000 bytes, 300.000 ms"), 1);
 	/* The write of round 0: 0.3 to 0.7 of 3 s, lower half of the first row. */
 	assert_int_equal(
-		count_of(made, "<rect x=\"250.00\" y=\"68\" width=\"160.00\" height=\"9\" fill=\"#d62728\">"), 1);
-	assert_int_equal(count_of(made, "fill=\"#d62728\" fill-opacity=\"0.65\">"), 1);
+		count_of(made, "<rect x=\"250.00\" y=\"68.00\" width=\"160.00\" height=\"9.00\" style=\"fill:#d62728\">"), 1);
+	assert_int_equal(count_of(made, "fill:#d62728;fill-opacity:0.65\">"), 1);
 	assert_int_equal(count_of(made, "time (s)"), 1);
 	assert_int_equal(count_of(made, "</svg>"), 1);
 	free(made);

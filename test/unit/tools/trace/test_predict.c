@@ -22,22 +22,22 @@ static json_t *make_envelope(void)
 			double read = 1 / (1e-3 + 1e-6 * (double)kib), cache = 10 * read, write = read / 2;
 
 			json_array_append_new(
-				points, kr_envelope_point("read from the server", processes, kib << 10, &read, 1));
+				points, kr_envelope_point("read from the server", 1, processes, kib << 10, &read, 1));
 			json_array_append_new(
-				points, kr_envelope_point("read from the cache", processes, kib << 10, &cache, 1));
-			json_array_append_new(points, kr_envelope_point("write", processes, kib << 10, &write, 1));
+				points, kr_envelope_point("read from the cache", 1, processes, kib << 10, &cache, 1));
+			json_array_append_new(points, kr_envelope_point("write", 1, processes, kib << 10, &write, 1));
 		}
 		double names[] = {900, 1000, 2000};
 
-		json_array_append_new(points, kr_envelope_point("create", processes, 0, names, 3));
-		json_array_append_new(points, kr_envelope_point("open", processes, 0, names, 3));
+		json_array_append_new(points, kr_envelope_point("create", 1, processes, 0, names, 3));
+		json_array_append_new(points, kr_envelope_point("open", 1, processes, 0, names, 3));
 	}
 	return json_pack("{si so}", "kairan envelope", KR_ENVELOPE_FORMAT, "points", points);
 }
 
-/* Of a process of NODE from FIRST to LAST (seconds), with one file. */
-static void add(struct kr_traces *traces, const char *node, int pid, const char *program, double first, double last,
-	const char *figures)
+/* Of a process of NODE from FIRST to LAST (seconds), with one file; TOOK of it in I/O. */
+static void add_part(struct kr_traces *traces, const char *node, int pid, const char *program, double first,
+	double last, double took, const char *figures)
 {
 	char text[1000];
 	bool cut;
@@ -45,20 +45,28 @@ static void add(struct kr_traces *traces, const char *node, int pid, const char 
 
 	snprintf(text, sizeof(text),
 		"{\"kairan trace\":1,\"node\":\"%s\",\"mount\":\"/m\",\"started\":1000.0}\n"
-		"[\"P\",%d,70,5,\"%s\",\"\",%.0f,%.0f,[1,1,0,1,1,0],[0,500000,0,0,0,0],[0,0,0,0,0,0,0]]\n"
+		"[\"P\",%d,70,5,\"%s\",\"\",%.0f,%.0f,[1,1,0,1,1,0],[0,%.0f,0,0,0,0],[0,0,0,0,0,0,0]]\n"
 		"[\"F\",\"%d\",\"file\",%s,0,1,500000]\n[\"E\",5000000]\n",
-		node, pid, program, first * 1e6, last * 1e6, pid, figures);
+		node, pid, program, first * 1e6, last * 1e6, took * 1e6, pid, figures);
 	in = fmemopen(text, strlen(text), "r");
 	assert_int_equal(kr_traces_read(traces, in, "text", &cut), 0);
 	fclose(in);
 }
 
-static double seconds_of(const struct kr_traces *traces, double processes, enum kr_predict_reads reads,
+/* All of it. */
+static void add(struct kr_traces *traces, const char *node, int pid, const char *program, double first, double last,
+	const char *figures)
+{
+	add_part(traces, node, pid, program, first, last, last - first, figures);
+}
+
+static double seconds_on(const struct kr_traces *traces, double nodes, double processes, enum kr_predict_reads reads,
 	const char *program, struct kr_prediction *ret_prediction)
 {
 	json_t *envelope = make_envelope();
 	size_t count;
-	struct kr_prediction *all = kr_predict(traces, envelope, processes, reads, &count);
+	struct kr_prediction *all =
+		kr_predict(traces, envelope, &(struct kr_predict_with){nodes, processes, reads}, &count);
 	double seconds = -1;
 
 	for (size_t i = 0; i < count; i++) {
@@ -73,9 +81,16 @@ static double seconds_of(const struct kr_traces *traces, double processes, enum 
 	return seconds;
 }
 
+static double seconds_of(const struct kr_traces *traces, double processes, enum kr_predict_reads reads,
+	const char *program, struct kr_prediction *ret_prediction)
+{
+	return seconds_on(traces, 1, processes, reads, program, ret_prediction);
+}
+
 #define about(a, b) assert_true(fabs((a) - (b)) < 1e-9)
 
-/* creates, opens, reads, bytes, in order, from a node, from the server, writes, bytes, in order, copied from, to, end */
+/* creates, opens, reads, bytes, in order, from a node, from the server, writes, bytes, in order, copied from and to, end
+ */
 static const char reads_a_mib[] = "0,1,8,1048576,1048576,0,1048576,0,0,0,0,0,1048576";
 static const char reads_a_half_from_elsewhere[] = "0,1,8,1048576,1048576,262144,262144,0,0,0,0,0,1048576";
 static const char makes_512_kib[] = "1,0,0,0,0,0,0,4,524288,524288,0,0,524288";
@@ -95,9 +110,10 @@ static void a_file_takes_what_the_envelope_says(void **state)
 	add(&traces, "n1", 5, "look", 0, 1, "0,3,0,0,0,0,0,0,0,0,0,0,7");
 	about(seconds_of(&traces, 0, KR_PREDICT_AS_TRACED, "read", &prediction), 2.024e-3);
 	about(prediction.parts_s[KR_PREDICTED_SERVER], 2.024e-3);
-	about(prediction.traced_s, 0.5);
+	about(prediction.traced_s, 1);
 	about(seconds_of(&traces, 0, KR_PREDICT_WARM, "read", NULL), 0.2024e-3);
-	about(seconds_of(&traces, 0, KR_PREDICT_AS_TRACED, "half", NULL), 0.55 * 2.024e-3);
+	about(seconds_of(&traces, 0, KR_PREDICT_AS_TRACED, "half", NULL),
+		2.024e-3); /* read-ahead brought the other half */
 	about(seconds_of(&traces, 0, KR_PREDICT_COLD, "half", NULL), 2.024e-3);
 	about(seconds_of(&traces, 0, KR_PREDICT_AS_TRACED, "make", NULL), 2 * 1.512e-3); /* between two sizes */
 	about(seconds_of(&traces, 0, KR_PREDICT_AS_TRACED, "change", NULL), 2 * 1.512e-3 - 1e-3);
@@ -124,6 +140,41 @@ static void processes_at_a_time_share_what_there_is(void **state)
 	about(seconds_of(&traces, 0, KR_PREDICT_AS_TRACED, "read", &prediction), 1.5 * 4 * 2.024e-3);
 	about(prediction.at_a_time, 1.5);
 	assert_int_equal(prediction.processes, 4);
+	about(seconds_on(&traces, 0, 0, KR_PREDICT_AS_TRACED, "read", &prediction), 2.5 * 4 * 2.024e-3);
+	about(prediction.nodes, 2.5 / 1.5); /* they share the server's link */
+	kr_traces_fini(&traces);
+}
+
+/* The one of two that computes is at its file for a share s of the time: s = t / (t + 1), t = (1 + s) 2.024 ms. */
+static void processes_that_compute_wait_less(void **state)
+{
+	struct kr_traces traces;
+	double s = 0, t = 2.024e-3;
+
+	(void)state;
+	kr_traces_init(&traces);
+	add_part(&traces, "n1", 1, "read", 0, 1.002024, 0.002024, reads_a_mib);
+	for (int i = 0; i < 100; i++) {
+		t = (1 + s) * 2.024e-3;
+		s = t / (t + 1);
+	}
+	about(seconds_of(&traces, 2, KR_PREDICT_AS_TRACED, "read", NULL), t);
+	about(seconds_of(&traces, 1, KR_PREDICT_AS_TRACED, "read", NULL), 2.024e-3);
+	kr_traces_fini(&traces);
+}
+
+/* A program that reads and writes: both halves of its time have a queue of their own. */
+static void what_is_read_does_not_wait_for_what_is_written(void **state)
+{
+	struct kr_traces traces;
+	struct kr_prediction prediction;
+
+	(void)state;
+	kr_traces_init(&traces);
+	add(&traces, "n1", 1, "both", 0, 1, reads_a_mib);
+	add(&traces, "n1", 2, "both", 1, 2, "1,0,0,0,0,0,0,8,1048576,1048576,0,0,1048576");
+	assert_true(seconds_of(&traces, 2, KR_PREDICT_AS_TRACED, "both", &prediction) > 3 * 2.024e-3 * 1.3);
+	assert_true(prediction.expected_s < 3 * 2.024e-3 * 1.7);
 	kr_traces_fini(&traces);
 }
 
@@ -137,7 +188,7 @@ static void what_the_envelope_does_not_say_is_no_number(void **state)
 	(void)state;
 	kr_traces_init(&traces);
 	add(&traces, "n1", 1, "read", 0, 1, reads_a_mib);
-	all = kr_predict(&traces, empty, 0, KR_PREDICT_AS_TRACED, &count);
+	all = kr_predict(&traces, empty, &(struct kr_predict_with){0}, &count);
 	assert_int_equal(count, 1);
 	assert_true(isnan(all[0].expected_s));
 	kr_predictions_free(all, count);
@@ -150,6 +201,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_file_takes_what_the_envelope_says),
 		cmocka_unit_test(processes_at_a_time_share_what_there_is),
+		cmocka_unit_test(processes_that_compute_wait_less),
+		cmocka_unit_test(what_is_read_does_not_wait_for_what_is_written),
 		cmocka_unit_test(what_the_envelope_does_not_say_is_no_number),
 	};
 

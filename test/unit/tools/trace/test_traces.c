@@ -212,6 +212,52 @@ static void any_cut_can_be_shown(void **state)
 	}
 }
 
+static size_t count_of(const char *text, const char *what)
+{
+	size_t count = 0;
+
+	for (; (text = strstr(text, what)) != NULL; text++)
+		count++;
+	return count;
+}
+
+static void write_page(const struct kr_traces *traces, FILE *out)
+{
+	kr_traces_page(traces, "program", out);
+}
+
+static void a_page_has_a_bar_for_each_process(void **state)
+{
+	char *page;
+
+	setenv("PATH", "/", 1); /* there is no dot */
+	page = text_of(*state, write_page);
+	assert_int_equal(count_of(page, "<svg"), 2);
+	assert_int_equal(count_of(page, "<h2"), 3);
+	/* A bar and what each has waited for; less than 0.05 pixels of that is not drawn. */
+	assert_int_equal(count_of(page, "<title>make 7 on n1: 3.00 s, 0.00 s of it in I/O</title>"), 1);
+	assert_int_equal(count_of(page, "<title>use &#34;it&#34; 7 on n2: 0.00 s, 0.00 s of it in I/O</title>"), 2);
+	assert_int_equal(count_of(page, ">use &#34;it&#34; on n2<"), 1);
+	/* Of 1 ms 50 % for the server's blocks, 49.5 % not in I/O. */
+	assert_int_equal(count_of(page, ">50 %<") + count_of(page, ">49 %<"), 2);
+	assert_non_null(strstr(page, "dot) is not installed"));
+	free(page);
+}
+
+static void a_page_of_nothing_ends(void **state)
+{
+	struct kr_traces nothing;
+	char *page;
+
+	(void)state;
+	kr_traces_init(&nothing);
+	page = text_of(&nothing, write_page);
+	assert_int_equal(count_of(page, "<svg"), 1);
+	assert_non_null(strstr(page, "</html>"));
+	kr_traces_fini(&nothing);
+	free(page);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -222,6 +268,8 @@ int main(void)
 		TEST(a_graph_puts_files_of_the_same_programs_together),
 		TEST(a_timeline_has_processes_and_files),
 		TEST(the_table_names_what_time_went_to),
+		TEST(a_page_has_a_bar_for_each_process),
+		cmocka_unit_test(a_page_of_nothing_ends),
 		cmocka_unit_test(other_files_are_ebadmsg),
 		cmocka_unit_test(any_cut_can_be_shown),
 	};
