@@ -30,13 +30,13 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 skip() { echo "SKIPPED: $*"; exit 77; }
 note() { echo "-- $*"; }
 
-# until_ok SECONDS WHAT COMMAND...: repeats a check until it holds.
+# until_ok SECONDS WHAT COMMAND...: repeats a check until it holds, less often after half a second.
 until_ok() {
-	local limit=$(($1 * SLOW)) what=$2 start=$SECONDS
+	local limit=$(($1 * SLOW)) what=$2 start=$SECONDS checks=0
 	shift 2
 	until "$@" >/dev/null 2>&1; do
 		[ $((SECONDS - start)) -lt "$limit" ] || { echo "not within $limit s: $what" >&2; return 1; }
-		sleep 0.05
+		sleep $((checks++ < 10 ? 5 : 20))e-2
 	done
 }
 

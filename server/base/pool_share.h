@@ -1,4 +1,4 @@
-/* A bounded share of libuv's thread pool for one kind of work, so that a slow disk never takes all its threads.
+/* A bounded share of the jobs for one kind of work, so that a slow disk never takes all threads of libuv's pool.
  * Jobs above the limit wait in order.  Loop thread.
  */
 #ifndef KR_SERVER_POOL_SHARE_H
@@ -12,7 +12,7 @@ struct kr_pool_share {
 	struct kr_list waiting;
 };
 
-/* Embedded by the caller; RUN in a pool thread, then DONE in the loop, which may free it. */
+/* Embedded by the caller; RUN and DONE as those of a kr_job. */
 struct kr_pool_share_job {
 	struct kr_job job;
 	struct kr_pool_share *share;

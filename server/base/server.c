@@ -10,19 +10,17 @@ void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct
 	server->handlers[type] = (struct kr_handler){.handle = handle, .flags = flags};
 }
 
-static void run_job(uv_work_t *work)
+static void run_job(struct kr_brief *brief)
 {
-	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
+	struct kr_job *job = KR_CONTAINER_OF(brief, struct kr_job, brief);
 
 	job->run(job);
 }
 
-static void after_job(uv_work_t *work, int status)
+static void after_job(struct kr_brief *brief)
 {
-	struct kr_job *job = KR_CONTAINER_OF(work, struct kr_job, work);
+	struct kr_job *job = KR_CONTAINER_OF(brief, struct kr_job, brief);
 
-	assert(status == 0); /* nothing calls uv_cancel */
-	(void)status;
 	job->server->jobs--;
 	job->done(job);
 }
@@ -30,13 +28,9 @@ static void after_job(uv_work_t *work, int status)
 void kr_job_start(
 	struct kr_server *server, struct kr_job *job, void (*run)(struct kr_job *), void (*done)(struct kr_job *))
 {
-	int err;
-
 	job->server = server;
 	job->run = run;
 	job->done = done;
 	server->jobs++;
-	err = uv_queue_work(server->loop, &job->work, run_job, after_job);
-	assert(err == 0);
-	(void)err;
+	kr_brief_start(server->loop, &job->brief, !job->is_brief, run_job, after_job);
 }

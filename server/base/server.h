@@ -10,6 +10,7 @@
 
 #include "common/base/list.h"
 #include "common/base/types.h"
+#include "server/base/brief.h"
 
 struct kr_daemon;
 struct kr_data;
@@ -83,10 +84,11 @@ struct kr_server {
 /* Registers a message type's handler, once, at start. */
 void kr_server_on(struct kr_server *server, uint16_t type, void (*handle)(struct kr_request *), unsigned flags);
 
-/* A blocking call in the pool that belongs to no request; the caller embeds it. RUN runs in a pool thread, then always
- * DONE in the loop, which may free it. Jobs finish in any order. */
+/* A blocking call that belongs to no request; the caller embeds it. RUN runs in a pool thread, or if it IS_BRIEF as
+ * brief.h says, then always DONE in the loop, which may free it. Jobs finish in any order. */
 struct kr_job {
-	uv_work_t work;
+	struct kr_brief brief;
+	bool is_brief;
 	struct kr_server *server;
 	void (*run)(struct kr_job *job);
 	void (*done)(struct kr_job *job);

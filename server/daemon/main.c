@@ -15,6 +15,7 @@
 #include "common/base/service_manager.h"
 #include "server/base/options.h"
 #include "server/daemon/life.h"
+#include "server/base/brief.h"
 #include "server/session/listen.h"
 #include "server/session/trust.h"
 
@@ -101,7 +102,7 @@ static int serve(const struct kr_server_options *options)
 	kr_log_info("ready");
 	if (options->munge)
 		uv_queue_work(loop, &munged_trial, try_munged, NULL);
-	uv_run(loop, UV_RUN_DEFAULT);
+	kr_brief_serve(loop);
 	kr_log_info("stopped: what nodes have not flushed stays in their journals");
 	kr_server_fini(&server);
 	uv_loop_close(loop);

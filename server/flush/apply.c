@@ -153,5 +153,6 @@ static void done(struct kr_pool_share_job *gated)
 
 void kr_apply_start(struct kr_apply *apply)
 {
+	apply->gated.job.is_brief = apply->bytes <= KR_APPLY_BRIEF_BYTES;
 	kr_pool_share_start(&kr_data_of(apply->file)->applies, &apply->gated, run, done);
 }

@@ -10,7 +10,7 @@
 
 struct kr_sfile;
 
-enum { KR_APPLY_PIECES = 1024 };
+enum { KR_APPLY_PIECES = 1024, KR_APPLY_BRIEF_BYTES = 65536 };
 
 /* One job.  The caller fills it in after kr_apply_new and frees it in DONE (kr_apply_free if it was not started). */
 struct kr_apply {

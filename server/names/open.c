@@ -83,6 +83,7 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 	release = kr_xcalloc(1, sizeof(*release));
 	release->file = kr_sfile_ref(file);
 	release->count = (uint32_t)count;
+	release->job.is_brief = true;
 	/* A file without a name ends here.  The node that closed it may still flush (close=async), so the server
 	 * recalls leases first.  Its bytes need not be durable. */
 	release->ask = file->orphan && file->opens == 0;

@@ -142,22 +142,20 @@ static void free_request(struct kr_request *request)
 	kr_session_put(session);
 }
 
-/* --- the pool --------------------------------------------------------------------------------- */
+/* --- its jobs -------------------------------------------------------------------------------- */
 
-static void run_in_pool(uv_work_t *work)
+static void run_job(struct kr_brief *brief)
 {
-	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
+	struct kr_request *request = KR_CONTAINER_OF(brief, struct kr_request, job.brief);
 
 	hooks_of(request)->request_cache.run(request);
 }
 
-static void after_pool(uv_work_t *work, int status)
+static void job_done(struct kr_brief *brief)
 {
-	struct kr_request *request = KR_CONTAINER_OF(work, struct kr_request, job.work);
+	struct kr_request *request = KR_CONTAINER_OF(brief, struct kr_request, job.brief);
 	struct kr_session *session = request->session;
 
-	assert(status == 0); /* nothing calls uv_cancel */
-	(void)status;
 	request->job.running = false;
 	session->flow.running--;
 	request->server->jobs--;
@@ -167,10 +165,14 @@ static void after_pool(uv_work_t *work, int status)
 	kr_session_put(session);
 }
 
+/* Whether the jobs of such requests take longer, as a rule, than to wake a thread. */
+static bool takes_long(uint16_t type)
+{
+	return type == KR_MSG_FALLOCATE || type == KR_MSG_COPY || type == KR_MSG_CONFLICT || type == KR_MSG_RECLAIM;
+}
+
 void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *), void (*done)(struct kr_request *))
 {
-	int err;
-
 	assert(!request->job.running);
 	hooks_of(request)->request_cache.begin(request);
 	request->cancel = NULL;
@@ -180,9 +182,7 @@ void kr_request_run(struct kr_request *request, void (*run)(struct kr_request *)
 	request->job.running = true;
 	request->session->flow.running++;
 	request->server->jobs++;
-	err = uv_queue_work(request->server->loop, &request->job.work, run_in_pool, after_pool);
-	assert(err == 0);
-	(void)err;
+	kr_brief_start(request->server->loop, &request->job.brief, takes_long(request->type), run_job, job_done);
 	kr_session_pressure(request->session);
 }
 

@@ -19,6 +19,7 @@
 #include "common/base/table.h"
 #include "server/export/intent.h"
 #include "server/export/last_stat.h"
+#include "server/base/brief.h"
 #include "server/session/hooks.h"
 
 struct kr_server;
@@ -32,9 +33,9 @@ struct kr_request_memory {
 	size_t held; /* counted in kr_session_flow.held: own bytes, fields and data */
 };
 
-/* The blocking call in the pool (kr_request_run): one at a time. */
+/* The blocking call (kr_request_run): one at a time. */
 struct kr_request_job {
-	uv_work_t work;
+	struct kr_brief brief;
 	void (*run)(struct kr_request *request);
 	void (*done)(struct kr_request *request);
 	bool running;

@@ -36,7 +36,7 @@ def main():
         with open(out + ".new", "w") as f:
             f.write("\n".join(lines) + "\n")
         os.rename(out + ".new", out)
-        time.sleep(0.02)
+        time.sleep(0.05)
 
 
 main()
