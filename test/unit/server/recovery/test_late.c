@@ -206,6 +206,35 @@ static void who_reclaims_in_the_grace_period_is_not_late(void **state)
 	assert_false(in_conflict(node, &fid, never));
 }
 
+static bool grace_is_over(void *fixture)
+{
+	return !((const struct fixture *)fixture)->server.sessions->grace.active;
+}
+
+/* Killed after it has reclaimed, and started anew: its leases are kept for it, so its bytes need no judgement.  (One
+ * that found its own round of before still running would take that for another node's change.) */
+static void who_begins_anew_after_it_has_reclaimed_is_not_late_when_the_grace_period_ends(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+
+	stop_server(f);
+	start_server(f);
+	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(node_hello(other, true), 0);
+	assert_false(in_conflict(node, &fid, never));
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	assert_int_equal(node->hello.late, 0);
+	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	assert_true(node_wait_for(&f->loop, grace_is_over, f));
+	assert_int_equal(kr_session_find(&f->server, node->hello.session)->recovery.lapse.kind, KR_LAPSE_NONE);
+	assert_false(in_conflict(node, &fid, never));
+}
+
 static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void **state)
 {
 	struct fixture *f = *state;
@@ -283,6 +312,7 @@ int main(void)
 		TEST(after_a_restart_the_time_decides_of_a_node_lost_before),
 		TEST(after_a_restart_a_clock_that_was_set_back_decides_nothing),
 		TEST(who_reclaims_in_the_grace_period_is_not_late),
+		TEST(who_begins_anew_after_it_has_reclaimed_is_not_late_when_the_grace_period_ends),
 		TEST(who_is_not_awaited_gets_nothing_before_the_grace_period_is_over),
 		TEST(who_comes_back_while_it_is_being_forgotten_is_late),
 	};
