@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -288,10 +290,18 @@ void kr_export_free(struct kr_export *export)
 	free(export);
 }
 
+static bool is_fuse(const struct kr_export *export)
+{
+	struct statfs fs;
+
+	return fstatfs(export->root_fd, &fs) == 0 && (unsigned long)fs.f_type == FUSE_SUPER_MAGIC;
+}
+
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
 		.by_handle = export->by_handle,
+		.is_fuse = is_fuse(export),
 		.callers_ids = export->callers_ids,
 		.read_only = export->read_only || export->refuse_changes,
 		.no_handles = export->no_handles,

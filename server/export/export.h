@@ -53,6 +53,7 @@ void kr_export_free(struct kr_export *export);
 
 struct kr_export_info {
 	bool by_handle;    /* false: identities are inode numbers; after a restart a walk finds the files */
+	bool is_fuse;      /* its handles are good until its daemon or the kernel forgets the file */
 	int no_handles;    /* why: -errno; 0: by option */
 	bool callers_ids;  /* false: everything belongs to the server's user */
 	bool read_only;    /* cannot be written by this server */

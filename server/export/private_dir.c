@@ -20,6 +20,10 @@ static int make(struct kr_export *export)
 static int open_it(struct kr_export *export, int *ret_fd)
 {
 	*ret_fd = openat(export->root_fd, KR_PRIVATE_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (*ret_fd < 0 && errno == ENOTDIR)
+		return kr_fail(-ENOTDIR,
+			"%s in %s is not a directory: it may be a mount by kairanfs, which cannot be exported again",
+			KR_PRIVATE_NAME, export->path);
 	return *ret_fd < 0 ? kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path) : 0;
 }
 
