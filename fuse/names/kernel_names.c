@@ -147,6 +147,11 @@ void kr_kernel_names_lent(struct kr_mount *mount, const struct kr_fid *dir)
 	atomic_fetch_add_explicit(&mount->kernel_names->lent, 1, memory_order_relaxed);
 }
 
+void kr_kernel_names_lent_none(struct kr_mount *mount, const struct kr_fid *dir)
+{
+	end_lending(mount->kernel_names, loans_of(mount->kernel_names, kr_attr_cache_bucket(dir)));
+}
+
 /* --- taking loans back ------------------------------------------------------------------------ */
 
 static bool is_over(struct loans *loans, uint64_t now_ns)

@@ -61,10 +61,11 @@ void kr_kernel_names_listed(struct kr_mount *mount, const struct kr_fid *dir);
  * follow the reply.  Any thread. */
 double kr_kernel_names_lend(
 	struct kr_mount *mount, const struct kr_fid *dir, const char *name, const struct kr_fid *fid);
-/* The same around the reply to a READDIRPLUS of DIR.  It lends the names that kr_attr_cache_lookup, asked after _lend,
- * finds for any caller. */
-double kr_kernel_names_lend_listed(struct kr_mount *mount, const struct kr_fid *dir);
 void kr_kernel_names_lent(struct kr_mount *mount, const struct kr_fid *dir);
+/* The same around the reply to a READDIRPLUS of DIR.  It lends the names that kr_attr_cache_lookup, asked after _lend,
+ * finds for any caller.  If there are none (or no reply), _lent_none follows instead: no node shall wait for that. */
+double kr_kernel_names_lend_listed(struct kr_mount *mount, const struct kr_fid *dir);
+void kr_kernel_names_lent_none(struct kr_mount *mount, const struct kr_fid *dir);
 
 /* Answers DOWN, an INVALIDATE of BUCKET (KR_ATTR_CACHE_ALL: of all), when the loans there are over.  The attribute
  * cache has dropped its entries.  Loop thread; does not wait. */
