@@ -38,4 +38,20 @@ mount_stop 1 && mount_stop 2 || fail "the mounts do not end"
 note "both rename, and the kernels get names on loan also where they change"
 KR_FAULT=names.eager:eio mounts_start
 run eager
+note "a name that the kernel has on loan moves to another directory, and from there another node takes it"
+timeout -s KILL $((100 * SLOW)) python3 - "$(seen_from_here 1)" "$(seen_from_here 2)" <<'P' || fail "a name moved with its loan"
+import os, sys
+here, there = sys.argv[1:]
+for i in range(30):
+    for name in (f"old{i}", f"new{i}"):
+        os.mkdir(f"{here}/{name}")
+    open(f"{here}/old{i}/x", "w").close()
+    os.listdir(f"{there}/new{i}") # or the rename there takes longer than the loan
+    for _ in range(3):
+        os.listdir(f"{here}/old{i}")
+        os.lstat(f"{here}/old{i}/x")
+    os.rename(f"{here}/old{i}/x", f"{here}/new{i}/x")
+    os.rename(f"{there}/new{i}/x", f"{there}/new{i}/y")
+    assert not os.path.lexists(f"{here}/new{i}/x"), i
+P
 finish
