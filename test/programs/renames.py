@@ -3,9 +3,10 @@
 
 renames.py [--seed N] [--seconds S] DIRECTORY MOUNT...
 
-Changes are made one at a time, through a mount chosen by chance.  After each one every mount is asked for names, files and link counts of
-before and after, in an order chosen by chance, and must say what a model says.  Meanwhile programs on each mount list the directories and
-look at all that is in them, so that names are cached, looked up ahead, and lent to the kernel.
+Changes are made one at a time, through a mount chosen by chance.  After each one every mount is asked for names, files
+and link counts of before and after, in an order chosen by chance, and must say what a model says.  Meanwhile programs
+on each mount list the directories and look at all that is in them, so that names are cached, looked up ahead, and lent
+to the kernel.
 """
 import argparse
 import ctypes
@@ -35,7 +36,7 @@ class Node:
 
 
 class Model:
-    """`places`: (directory, name) in use; top directories stay."""
+    """The top directories, which stay, and what is in them."""
 
     def __init__(self):
         self.tops = {name: Node(0, True) for name in TOPS}
