@@ -7,12 +7,14 @@
  *
  * A name that changes leaves other names of its directory known, but not the directory's listing, nor its attributes.
  */
+#include <stdio.h> /* RENAME_EXCHANGE */
 #include <stdlib.h>
 
 #include "common/rpc/msg.h"
 #include "common/rpc/attr_cache.h"
 #include "fuse/names/attr_cache_priv.h"
 #include "fuse/names/kernel_attrs.h"
+#include "fuse/names/kernel_names.h"
 
 enum { OPEN_TRUNCATE = 4 /* `flags` of OPEN (msgs.def) */, PLACES = 4 };
 
@@ -132,6 +134,16 @@ static bool may_change(uint16_t type)
 	}
 }
 
+/* Names that the kernel has on loan move, too. */
+static void move_in_kernel(struct kr_mount *mount, const struct kr_rename_request *asked)
+{
+	if (kr_fid_equal(&asked->parent, &asked->new_parent))
+		return;
+	kr_kernel_names_moves(mount, &asked->parent, &asked->new_parent);
+	if (asked->flags & RENAME_EXCHANGE)
+		kr_kernel_names_moves(mount, &asked->new_parent, &asked->parent);
+}
+
 /* No new grants are given any more: the change is listed. */
 static void drop_in_kernel(struct kr_mount *mount, const struct change *change)
 {
@@ -159,6 +171,8 @@ void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const vo
 			kr_list_append(&cache->changes, &change->link);
 		pthread_mutex_unlock(&cache->lock);
 		drop_in_kernel(mount, change);
+		if (type == KR_MSG_RENAME)
+			move_in_kernel(mount, &asked->rename_request);
 	}
 	kr_arena_fini(&arena);
 	free(asked);

@@ -291,7 +291,9 @@ static void changed_name(struct kr_attr_cache *cache, const struct kr_fid *dir, 
 	kr_attr_cache_store_forget_lists(&cache->store, kr_attr_cache_bucket(dir));
 }
 
-/* The file that NAME in PARENT stood for is NEW_NAME in NEW_PARENT now, if that is LEARNT. */
+/* The file that NAME in PARENT stood for is NEW_NAME in NEW_PARENT now, if that is LEARNT.  Just before, a program on the
+ * server may have made NAME stand for another file.  We hear of that later, and forget PARENT: so only a file that stays
+ * there may be known. */
 static void renamed(const struct answer *answer, const struct kr_rename_request *asked, bool learnt)
 {
 	struct kr_attr_cache *cache = answer->cache;
@@ -303,7 +305,7 @@ static void renamed(const struct answer *answer, const struct kr_rename_request 
 
 	kr_attr_cache_key_entry(&key, &asked->parent, asked->name);
 	entry = kr_attr_cache_store_get(&cache->store, key.bytes, key.length, kr_clock_ns());
-	known = learnt && entry && !entry->err;
+	known = learnt && entry && !entry->err && kr_fid_equal(&asked->parent, &asked->new_parent);
 	if (known)
 		memcpy(&file, kr_note_value(entry), sizeof(file));
 	changed_name(cache, &asked->parent, asked->name, learnt);

@@ -147,6 +147,11 @@ void kr_kernel_names_lent(struct kr_mount *mount, const struct kr_fid *dir)
 	atomic_fetch_add_explicit(&mount->kernel_names->lent, 1, memory_order_relaxed);
 }
 
+void kr_kernel_names_lent_none(struct kr_mount *mount, const struct kr_fid *dir)
+{
+	end_lending(mount->kernel_names, loans_of(mount->kernel_names, kr_attr_cache_bucket(dir)));
+}
+
 /* --- taking loans back ------------------------------------------------------------------------ */
 
 static bool is_over(struct loans *loans, uint64_t now_ns)
@@ -159,6 +164,14 @@ static bool is_over(struct loans *loans, uint64_t now_ns)
 		return false;
 	lent_ns = atomic_load(&loans->lent_ns);
 	return lent_ns == 0 || lent_ns + KR_NAME_LENT_MS * KR_NS_PER_MS <= now_ns;
+}
+
+void kr_kernel_names_moves(struct kr_mount *mount, const struct kr_fid *from, const struct kr_fid *to)
+{
+	uint64_t now_ns = kr_clock_ns();
+
+	if (!is_over(loans_of(mount->kernel_names, kr_attr_cache_bucket(from)), now_ns))
+		atomic_store(&loans_of(mount->kernel_names, kr_attr_cache_bucket(to))->lent_ns, now_ns);
 }
 
 static void lend_no_more(struct loans *loans, uint32_t seconds)

@@ -26,7 +26,8 @@
  * again.)
  *
  * Requests of our own need not wait: the kernel itself drops the names that they change, and it checks a directory's
- * mode.  But it does not know ACLs, so a directory gets one when the loans there are over.
+ * mode.  But it does not know ACLs, so a directory gets one when the loans there are over.  And a rename takes the loan
+ * along: the kernel walks the new name by itself for as long as it would have walked the old one.
  */
 #ifndef KR_FUSE_KERNEL_NAMES_H
 #define KR_FUSE_KERNEL_NAMES_H
@@ -61,10 +62,15 @@ void kr_kernel_names_listed(struct kr_mount *mount, const struct kr_fid *dir);
  * follow the reply.  Any thread. */
 double kr_kernel_names_lend(
 	struct kr_mount *mount, const struct kr_fid *dir, const char *name, const struct kr_fid *fid);
-/* The same around the reply to a READDIRPLUS of DIR.  It lends the names that kr_attr_cache_lookup, asked after _lend,
- * finds for any caller. */
-double kr_kernel_names_lend_listed(struct kr_mount *mount, const struct kr_fid *dir);
 void kr_kernel_names_lent(struct kr_mount *mount, const struct kr_fid *dir);
+/* The same around the reply to a READDIRPLUS of DIR.  It lends the names that kr_attr_cache_lookup, asked after _lend,
+ * finds for any caller.  If there are none (or no reply), _lent_none follows instead: no node shall wait for that. */
+double kr_kernel_names_lend_listed(struct kr_mount *mount, const struct kr_fid *dir);
+void kr_kernel_names_lent_none(struct kr_mount *mount, const struct kr_fid *dir);
+
+/* A RENAME from directory FROM to TO is about to be sent, so that no loan of that name begins any more: loans in FROM
+ * count as loans in TO.  Loop thread. */
+void kr_kernel_names_moves(struct kr_mount *mount, const struct kr_fid *from, const struct kr_fid *to);
 
 /* Answers DOWN, an INVALIDATE of BUCKET (KR_ATTR_CACHE_ALL: of all), when the loans there are over.  The attribute
  * cache has dropped its entries.  Loop thread; does not wait. */

@@ -45,6 +45,7 @@ struct readdir_op {
 	bool plus; /* READDIRPLUS */
 	bool asked;
 	bool ahead; /* the first names have been asked for */
+	bool lends; /* the reply has a name that is lent */
 };
 
 struct entry {
@@ -127,7 +128,7 @@ static bool is_dots(const char *name)
 }
 
 /* The same for READDIRPLUS; the name is lent for LOAN seconds, if the attribute cache knows it. */
-static size_t add_entry(const struct readdir_op *op, char *buffer, size_t size, const struct entry *entry, double loan)
+static size_t add_entry(struct readdir_op *op, char *buffer, size_t size, const struct entry *entry, double loan)
 {
 	size_t need = fuse_add_direntry_plus(op->op.req, NULL, 0, entry->name, NULL, 0);
 	struct fuse_entry_param known;
@@ -136,11 +137,13 @@ static size_t add_entry(const struct readdir_op *op, char *buffer, size_t size, 
 	if (need > size)
 		return need;
 	if (loan > 0 && !is_dots(entry->name) &&
-		kr_op_entry_cached(op->op.mount, NULL, &op->dir->fid, entry->name, &err, &known) && !err)
+		kr_op_entry_cached(op->op.mount, NULL, &op->dir->fid, entry->name, &err, &known) && !err) {
 		known.entry_timeout = loan;
-	else
+		op->lends = true;
+	} else {
 		known = (struct fuse_entry_param){
 			.attr = {.st_ino = entry->ino, .st_mode = (mode_t)DTTOIF(entry->type)}};
+	}
 	return fuse_add_direntry_plus(op->op.req, buffer, size, entry->name, &known, (off_t)entry->next_cookie);
 }
 
@@ -197,8 +200,10 @@ static void reply(struct readdir_op *op)
 
 	if (op->plus && (err < 0 || !reached))
 		undo_entries(mount, buffer, used);
-	if (loan > 0)
+	if (loan > 0 && reached && op->lends)
 		kr_kernel_names_lent(mount, &dir);
+	else if (loan > 0)
+		kr_kernel_names_lent_none(mount, &dir);
 	kr_op_free(&op->op);
 }
 

@@ -336,6 +336,23 @@ static void a_rename_that_may_be_noted_moves_what_the_name_stood_for(void **stat
 	assert_int_equal(says(&user, "other"), -1);
 }
 
+/* A program on the server may have replaced it just before.  INVALIDATE of the old directory would not tell. */
+static void what_a_rename_moves_to_another_directory_is_not_known(void **state)
+{
+	struct kr_rename_request rename = {
+		.cred = user, .parent = dir, .name = "a", .new_parent = second, .new_name = "new"};
+	struct kr_fid found;
+	struct kr_attr attr;
+	uint64_t asked_ns;
+	int err;
+
+	(void)state;
+	look_up(&user, "a", &file, &file_attr);
+	answer(KR_MSG_RENAME, &rename, 0, NULL, KR_FRAME_CACHEABLE);
+	assert_int_equal(says(&user, "a"), 0);
+	assert_false(kr_attr_cache_lookup(&mount, &user, &second, "new", &err, &found, &attr, &asked_ns));
+}
+
 static void a_directory_whose_attributes_are_not_said_is_not_known(void **state)
 {
 	(void)state;
@@ -593,6 +610,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(both_names_of_a_rename_are_forgotten, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_rename_that_may_be_noted_moves_what_the_name_stood_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_a_rename_moves_to_another_directory_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_directory_whose_attributes_are_not_said_is_not_known, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(names_are_known_to_who_has_been_seen_to_search, set_up, tear_down),
