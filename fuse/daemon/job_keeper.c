@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -255,10 +256,13 @@ static int start_kairand(struct keeper *keeper)
 static int announce(struct keeper *keeper)
 {
 	struct kr_job_head ignored;
+	int err;
 
 	keeper->request.address = keeper->head->address;
 	keeper->request.port = keeper->head->port;
-	return kr_introduction_ask(keeper->options, &keeper->request, &ignored);
+	err = kr_introduction_ask(keeper->options, &keeper->request, &ignored);
+	sodium_memzero(ignored.secret, sizeof(ignored.secret));
+	return err;
 }
 
 static void leave(struct keeper *keeper)

@@ -92,13 +92,14 @@ static int join(struct job *job)
 	}
 }
 
-/* The place, with the job's key. */
-static int make_place(const struct job *job)
+/* The place, with the job's key.  From then on the secret is in that file alone. */
+static int make_place(struct job *job)
 {
 	KR_AUTO_FREE char *path = NULL;
 	struct kr_key *key;
 	int err = kr_key_of_secret(job->head.secret, &key);
 
+	sodium_memzero(job->head.secret, sizeof(job->head.secret));
 	if (err < 0)
 		return err;
 	if (asprintf(&path, "%s/" KR_JOB_PLACE "/key", kr_local_path(job->local)) < 0)
@@ -191,6 +192,5 @@ int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local,
 	if (err < 0)
 		kr_log_warn("cannot remove all of %s/" KR_JOB_PLACE " (the next mount there does): %s",
 			kr_local_path(local), strerror(-err));
-	sodium_memzero(job.head.secret, sizeof(job.head.secret));
 	return result < 0 ? kr_fail(result, "%s", reason) : result;
 }
