@@ -38,8 +38,6 @@ static void finish(struct ask *ask, int err, const char *reason)
 static const char *refusal(int err)
 {
 	switch (err) {
-	case -EACCES:
-		return "another user's job has this name";
 	case -EEXIST:
 		return "another node is the head of this job";
 	case -EUSERS:

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,14 +80,28 @@ static int make_place(const struct keeper *keeper)
 
 /* --- addresses -------------------------------------------------------------------------------- */
 
-static int address_of(const struct kr_job_head *head, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+static struct kr_endpoint endpoint_of(const struct kr_job_head *head)
 {
 	struct kr_endpoint endpoint = {.port = head->port};
-	struct kr_addresses addresses;
-	int err;
 
 	snprintf(endpoint.host, sizeof(endpoint.host), "%s", head->address);
-	err = kr_resolve(&endpoint, true, &addresses);
+	return endpoint;
+}
+
+const char *kr_job_head_format(const struct kr_job_head *head, char text[KR_JOB_HEAD_TEXT])
+{
+	const struct kr_endpoint endpoint = endpoint_of(head);
+
+	kr_endpoint_format(&endpoint, text, KR_JOB_HEAD_TEXT);
+	return text;
+}
+
+static int address_of(const struct kr_job_head *head, struct sockaddr_storage *ret_address, socklen_t *ret_length)
+{
+	const struct kr_endpoint endpoint = endpoint_of(head);
+	struct kr_addresses addresses;
+	int err = kr_resolve(&endpoint, true, &addresses);
+
 	if (err < 0)
 		return err;
 	*ret_address = addresses.items[0];
@@ -160,14 +175,12 @@ _Noreturn static void execute(char **argv)
 /* In the new process. */
 _Noreturn static void become_kairand(const struct keeper *keeper, pid_t parent)
 {
-	char listen[KR_JOB_NAME_MAX + 16], lease[32];
+	char listen[KR_JOB_HEAD_TEXT], lease[32];
 	const char *const argv[] = {"kairand", "--config", "options", "--listen", listen, "--key", "key", "--security",
 		kr_security_name(keeper->head->security), "--state", "state", "--lease", lease, "--commit", "never",
 		"--watch", "sweep", "export", NULL};
-	struct kr_endpoint endpoint = {.port = keeper->head->port};
 
-	snprintf(endpoint.host, sizeof(endpoint.host), "%s", keeper->head->address);
-	kr_endpoint_format(&endpoint, listen, sizeof(listen));
+	kr_job_head_format(keeper->head, listen);
 	snprintf(lease, sizeof(lease), "%ums", keeper->head->lease_ms);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent || fchdir(kr_local_fd(keeper->local)) < 0 || chdir(KR_JOB_PLACE) < 0)
@@ -255,10 +268,13 @@ static int start_kairand(struct keeper *keeper)
 static int announce(struct keeper *keeper)
 {
 	struct kr_job_head ignored;
+	int err;
 
 	keeper->request.address = keeper->head->address;
 	keeper->request.port = keeper->head->port;
-	return kr_introduction_ask(keeper->options, &keeper->request, &ignored);
+	err = kr_introduction_ask(keeper->options, &keeper->request, &ignored);
+	sodium_memzero(ignored.secret, sizeof(ignored.secret));
+	return err;
 }
 
 static void leave(struct keeper *keeper)

@@ -22,6 +22,8 @@
 /* Below the local directory: all that a view=job has on the disk. */
 #define KR_JOB_PLACE "kairan-job"
 
+enum { KR_JOB_HEAD_TEXT = KR_JOB_NAME_MAX + 16 };
+
 struct kr_mount_options;
 
 struct kr_job_keeper {
@@ -40,6 +42,8 @@ void kr_job_keeper_stop(struct kr_job_keeper *keeper);
 
 /* Removes LOCAL/kairan-job; 0 also if there is none.  Blocks for as long as the disk needs. */
 int kr_job_remove(const struct kr_local *local);
+/* Where HEAD serves, as "10.0.0.1:5000" or "[fd00::1]:5000", in TEXT. */
+const char *kr_job_head_format(const struct kr_job_head *head, char text[KR_JOB_HEAD_TEXT]);
 /* 0: a process listens there; -errno.  Blocks for a second at most. */
 int kr_job_head_answers(const struct kr_job_head *head);
 

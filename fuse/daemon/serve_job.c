@@ -50,6 +50,7 @@ static void watch_signals(void)
 static int try_join(struct job *job)
 {
 	struct kr_job_head *head = &job->head;
+	char place[KR_JOB_HEAD_TEXT];
 	int err = kr_introduction_ask(job->options, &job->request, head);
 
 	job->request.flags = 0;
@@ -67,8 +68,8 @@ static int try_join(struct job *job)
 	if (err == 0)
 		return 0;
 	job->request.flags = KR_INTRODUCE_UNANSWERED;
-	return kr_fail(-EAGAIN, "the head of job %s, node %s at %s:%u, does not answer: %s", job->options->job,
-		head->node, head->address, head->port, strerror(-err));
+	return kr_fail(-EAGAIN, "the head of job %s, node %s at %s, does not answer: %s", job->options->job, head->node,
+		kr_job_head_format(head, place), strerror(-err));
 }
 
 static int join(struct job *job)
@@ -92,13 +93,14 @@ static int join(struct job *job)
 	}
 }
 
-/* The place, with the job's key. */
-static int make_place(const struct job *job)
+/* The place, with the job's key.  From then on the secret is in that file alone. */
+static int make_place(struct job *job)
 {
 	KR_AUTO_FREE char *path = NULL;
 	struct kr_key *key;
 	int err = kr_key_of_secret(job->head.secret, &key);
 
+	sodium_memzero(job->head.secret, sizeof(job->head.secret));
 	if (err < 0)
 		return err;
 	if (asprintf(&path, "%s/" KR_JOB_PLACE "/key", kr_local_path(job->local)) < 0)
@@ -114,11 +116,12 @@ static int make_place(const struct job *job)
 static bool on_ready(void *context)
 {
 	const struct job *job = context;
+	char place[KR_JOB_HEAD_TEXT];
 
 	if (!job->ready(job->context))
 		return false;
-	kr_log_info("job %s: node %s serves it at %s:%u", job->options->job, job->head.node, job->head.address,
-		job->head.port);
+	kr_log_info("job %s: node %s serves it at %s", job->options->job, job->head.node,
+		kr_job_head_format(&job->head, place));
 	return true;
 }
 
@@ -128,14 +131,15 @@ static int serve(struct job *job)
 	static struct kr_mount_options mount; /* its threads may use it until the process ends */
 	KR_AUTO_FREE char *local_path = NULL, *key = NULL, *source = NULL, *head = NULL;
 	static char subdir[] = "";
+	char place[KR_JOB_HEAD_TEXT];
 	struct kr_local *local = NULL;
 	int result;
 
 	if (asprintf(&local_path, "%s/" KR_JOB_PLACE "/mount", kr_local_path(job->local)) < 0 ||
 		asprintf(&key, "%s/" KR_JOB_PLACE "/key", kr_local_path(job->local)) < 0 ||
 		asprintf(&source, "job:%s@%s", job->options->job, job->head.node) < 0 ||
-		asprintf(&head, "the head of job %s, node %s (%s:%u),", job->options->job, job->head.node,
-			job->head.address, job->head.port) < 0)
+		asprintf(&head, "the head of job %s, node %s (%s),", job->options->job, job->head.node,
+			kr_job_head_format(&job->head, place)) < 0)
 		abort();
 	mount = *job->options; /* borrows */
 	mount.view = KR_VIEW_CACHE;
@@ -191,6 +195,5 @@ int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local,
 	if (err < 0)
 		kr_log_warn("cannot remove all of %s/" KR_JOB_PLACE " (the next mount there does): %s",
 			kr_local_path(local), strerror(-err));
-	sodium_memzero(job.head.secret, sizeof(job.head.secret));
 	return result < 0 ? kr_fail(result, "%s", reason) : result;
 }

@@ -1,7 +1,8 @@
 /* See introduce.h.
  *
- * The secret of a job follows from the export's secret, the job's name and its head.  So the server need not keep it,
- * a server that has started anew knows it, and no two heads have the same. */
+ * The secret of a job follows from the export's secret and the job's user, name and head.  So the server need not keep
+ * it, a server that has started anew knows it, and no two heads have the same.  Who has overheard the head of another
+ * user's job and names it as its own gets another secret. */
 #include "server/session/introduce.h"
 
 #include <errno.h>
@@ -37,6 +38,7 @@ static void make_secret(const struct kr_server *server, const struct kr_introduc
 
 	crypto_generichash_init(&state, facts->secret, sizeof(facts->secret), 32);
 	crypto_generichash_update(&state, (const uint8_t *)label, sizeof(label));
+	crypto_generichash_update(&state, (const uint8_t *)&job->uid, sizeof(job->uid));
 	crypto_generichash_update(&state, job->head, sizeof(job->head));
 	crypto_generichash_update(&state, (const uint8_t *)job->job, strlen(job->job));
 	crypto_generichash_final(&state, ret_secret, 32);

@@ -42,12 +42,12 @@ static void forget_silent(struct kr_introductions *table, uint64_t now_ns)
 			end_job(table, job);
 }
 
-static struct kr_introduction *find(struct kr_introductions *table, const char *name)
+static struct kr_introduction *find(struct kr_introductions *table, const char *name, uint32_t uid)
 {
 	struct kr_introduction *job;
 
 	KR_LIST_FOR_EACH(job, &table->jobs, link)
-		if (strcmp(job->job, name) == 0)
+		if (job->uid == uid && strcmp(job->job, name) == 0)
 			return job;
 	return NULL;
 }
@@ -113,9 +113,7 @@ int kr_introduce(struct kr_introductions *table, const struct kr_introduce_reque
 		strlen(request->address) > KR_JOB_NAME_MAX || (request->port && !*request->address))
 		return kr_fail(-EINVAL, "a name of a job or a node, or an address, that is none");
 	forget_silent(table, now_ns);
-	job = find(table, request->job);
-	if (job && job->uid != uid)
-		return kr_fail(-EACCES, "job %s is user %u's, and not user %u's", job->job, job->uid, uid);
+	job = find(table, request->job, uid);
 	if (job && request->flags & KR_INTRODUCE_UNANSWERED && now_ns - job->heard_ns > table->lease_ns) {
 		end_job(table, job);
 		job = NULL;

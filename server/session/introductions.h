@@ -3,6 +3,8 @@
  * The first member that asks for a job becomes its head.  The server keeps the others waiting until the head has said
  * where it serves.  After that the server tells them this place, and has no further part in the job.
  *
+ * Each user's jobs have names of their own: nobody takes the names of another's, a batch system's numbers, say.
+ *
  * A job has one head at a time, whatever dies or is cut off between two steps:
  *  - A head that has not served yet keeps its place for a lease time.  Then the next member that asks is head, and the
  *    former one is told so when it says that it serves.

@@ -218,6 +218,11 @@ no_shared_left 21
 kill -KILL "$(on node1 pgrep -of "kairanfs $SERVER_ADDRESS:/ $(shared 22)")" || fail "no daemon"
 job epilogue 22 >"$WORK/said" 2>&1 || fail "epilogue after the daemon's death: $(cat "$WORK/said")"
 no_shared_left 22
+asks 23 kairan-job
+kill -KILL "$(on node1 pgrep -of "kairand --config options")" || fail "no kairand of a job"
+until_ok 10 "the end of job 23" test ! -e "$WORK/node1/shared-disk/23" || fail "a job without kairand lives"
+rm "$WORK/jobs/23" # its epilogue never runs
+asks 24 "" && no_shared_left 23 && job epilogue 24 || fail "what a dead head has left"
 ! on node1 pgrep -f shared-disk || fail "a process of a job is left"
 sed -i '/^JOB_/d' "$WORK/job.conf"
 note "somebody's shell is left on the mount"

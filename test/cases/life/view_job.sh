@@ -82,12 +82,7 @@ sent=$(($(bytes_of_server) - before))
 
 note "who gets in"
 refused $other "there is no key|wants a key" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt $other)" -o "view=job,job=a,local=$WORK/node$other/local/x"
-# An ordinary user with a key of the site's is a node like any other, which says for whom it comes.
 mkdir "$WORK/user" "$WORK/user/mnt" && cp "$WORK/key" "$WORK/user/key" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
-refused $other "another user's job has this name" setpriv --reuid daemon --regid daemon --clear-groups "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$WORK/user/mnt" \
-	-o "view=job,job=a,key=$WORK/user/key,local=$WORK/user/local"
-grep -q "job a is user 0's, and not user" "$WORK/kairand.log" || fail "the server does not say whose job it is"
-[ ! -e "$WORK/user/local" ] || fail "left of who was refused: $(find "$WORK/user/local")"
 port=$(grep -o "serves it at [^ ]*" "$WORK/node$head/log" | tail -1 | cut -d' ' -f4)
 refused $other "does not accept|wants a key|its key|has no such key" "$B/fuse/kairanfs" "$port:/" "$(mnt $other)" -o "key=$WORK/key,local=$WORK/node$other/local/x,connect_timeout=1"
 
@@ -162,6 +157,7 @@ leave $head f
 note "an ordinary user, in the background: nothing keeps the caller's terminal busy"
 mknod -m 666 "$WORK/fuse" c 10 229 && on node1 mount --bind "$WORK/fuse" /dev/fuse && on node2 mount --bind "$WORK/fuse" /dev/fuse || fail "no /dev/fuse for all"
 as() { on "node$1" setpriv --reuid daemon --regid daemon --clear-groups env XDG_RUNTIME_DIR="$WORK/user/run" "${@:2}"; }
+enter 3 u && on node3 sh -c "echo theirs >$(at 3 u)/file" # root's job of this name is another
 as 1 mkdir "$WORK/user/run" "$WORK/user/mnt1" "$WORK/user/mnt2"
 for node in 1 2; do
 	said=$(as $node timeout -s KILL 30 "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$WORK/user/mnt$node" -o "view=job,job=u,key=$WORK/user/key,local=$WORK/user/local$node" 2>&1) ||
@@ -169,7 +165,8 @@ for node in 1 2; do
 	[ -z "$said" ] || fail "said to the caller: $said"
 done
 as 1 sh -c "mkdir $WORK/user/mnt1/d && chmod 0 $WORK/user/mnt1/d && echo mine >$WORK/user/mnt1/file"
-[ "$(as 2 cat "$WORK/user/mnt2/file")" = mine ] || fail "a user's members"
+[ "$(as 2 cat "$WORK/user/mnt2/file")" = mine ] && [ "$(cat "$(seen 3 u)/file")" = theirs ] || fail "a user's members"
+leave 3 u
 on node2 umount "$WORK/user/mnt2" && on node1 umount "$WORK/user/mnt1" || fail "umount of a user's" # fusermount3 wants /etc/mtab
 for node in 1 2; do until_ok 10 "the end of a user's" test ! -e "$WORK/user/local$node" || fail "left of a user's: $(find "$WORK/user/local$node" | head -5)"; done
 

@@ -38,20 +38,36 @@ static void an_unknown_key_is_refused_and_its_connection_ends(void **state)
 	assert_closed(f, f->nodes[0]);
 }
 
-static void a_user_key_says_whose_job_it_is(void **state)
+/* The node is the head of job a. */
+static void lead(struct node *node, struct kr_key *key, uint8_t ret_secret[32])
 {
 	const struct kr_introduce_request request = {.job = "a", .member = {1}, .uid = 0, .node = "n", .address = ""};
-	struct fixture *f = *state;
 	const union kr_any_msg *reply;
+	struct kr_auth auth;
+
+	assert_int_equal(shake_hands(node, key, &auth), 0);
+	assert_int_equal(node_call(node, KR_MSG_INTRODUCE, &request, &reply), 0);
+	assert_true(reply->introduce_reply.is_head);
+	memcpy(ret_secret, reply->introduce_reply.secret, 32);
+	kr_auth_mask_ring_key(&auth, ret_secret);
+	kr_auth_fini(&auth);
+}
+
+/* Also one who names the head and the job of another. */
+static void a_user_key_gets_no_secret_of_another_users_job(void **state)
+{
+	const struct kr_introduce_request request = {.job = "a", .node = "n", .address = ""};
+	uint8_t secrets[3][32];
+	struct fixture *f = *state;
 
 	node_connect(f->nodes[0]);
 	assert_int_equal(node_call(f->nodes[0], KR_MSG_INTRODUCE, &request, NULL), -ENOKEY);
 	assert_closed(f, f->nodes[0]);
-	assert_int_equal(show(f->nodes[1], f->keys[KEY_UNKNOWN_USER]), 0);
-	assert_int_equal(node_call(f->nodes[1], KR_MSG_INTRODUCE, &request, &reply), 0);
-	assert_true(reply->introduce_reply.is_head);
-	assert_int_equal(show(f->nodes[2], f->keys[KEY_NODE]), 0);
-	assert_int_equal(node_call(f->nodes[2], KR_MSG_INTRODUCE, &request, NULL), -EACCES);
+	lead(f->nodes[0], f->keys[KEY_NODE], secrets[0]);
+	lead(f->nodes[1], f->keys[KEY_UNKNOWN_USER], secrets[1]);
+	lead(f->nodes[2], f->keys[KEY_OTHER_NODE], secrets[2]);
+	assert_memory_not_equal(secrets[0], secrets[1], 32);
+	assert_memory_equal(secrets[0], secrets[2], 32);
 }
 
 static void half_a_handshake_is_none(void **state)
@@ -643,7 +659,7 @@ int main(void)
 		TEST(who_shows_no_key_gets_nothing),
 		TEST(who_has_a_key_gets_a_session),
 		TEST(an_unknown_key_is_refused_and_its_connection_ends),
-		TEST(a_user_key_says_whose_job_it_is),
+		TEST(a_user_key_gets_no_secret_of_another_users_job),
 		TEST(half_a_handshake_is_none),
 		TEST(a_second_handshake_on_a_connection_is_refused),
 		TEST(a_user_whom_the_server_does_not_know_is_refused),

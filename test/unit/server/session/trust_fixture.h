@@ -128,22 +128,29 @@ static inline int begin(
 	return err ? err : kr_auth_client_prove(auth, &reply->auth_reply, now, ret_prove);
 }
 
-/* The handshake on NODE's connection, which is made if there is none. */
-static inline int show(struct node *node, struct kr_key *key)
+/* The handshake on NODE's connection, which is made if there is none; the caller finishes AUTH. */
+static inline int shake_hands(struct node *node, struct kr_key *key, struct kr_auth *auth)
 {
 	struct kr_auth_prove_request prove;
 	struct kr_seal_keys keys;
-	struct kr_auth auth;
 	int err;
 
-	kr_auth_init(&auth);
-	err = begin(node, &auth, key, &prove);
+	kr_auth_init(auth);
+	err = begin(node, auth, key, &prove);
 	if (!err)
 		err = node_call(node, KR_MSG_AUTH_PROVE, &prove, NULL);
 	if (!err) {
-		assert_int_equal(kr_auth_client_end(&auth, &keys), 0);
+		assert_int_equal(kr_auth_client_end(auth, &keys), 0);
 		kr_conn_seal(node->conn, &keys);
 	}
+	return err;
+}
+
+static inline int show(struct node *node, struct kr_key *key)
+{
+	struct kr_auth auth;
+	int err = shake_hands(node, key, &auth);
+
 	kr_auth_fini(&auth);
 	return err;
 }
