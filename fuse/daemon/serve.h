@@ -13,9 +13,10 @@ struct kr_local;
  * when all bytes are on the server, and 1 when some stay in the journal.  Returns -errno (reason in kr_fail_reason)
  * when the mount never came to be; then it leaves nothing behind.  Main thread.
  *
- * -ENOTCONN: the mount is there, but options->head is gone, so that all is lost.  Threads still run.  The caller removes
- * what is on the disk, and calls _exit.  Then the kernel ends what waits, and answers programs with ENOTCONN until the
- * mount is unmounted.  The daemon does not unmount: programs would find the directory below, and fill that. */
+ * -ENOTCONN: the mount is there, but options->head is gone, so that all is lost.  Threads still run.  The caller
+ * removes what is on the disk, and calls _exit.  Then the kernel ends what waits, and answers programs with ENOTCONN
+ * until the mount is unmounted.  The daemon does not unmount: programs would find the directory below, and fill
+ * that. */
 int kr_serve(
 	const struct kr_mount_options *options, struct kr_local *local, bool (*ready)(void *context), void *context);
 

@@ -291,9 +291,9 @@ static void changed_name(struct kr_attr_cache *cache, const struct kr_fid *dir, 
 	kr_attr_cache_store_forget_lists(&cache->store, kr_attr_cache_bucket(dir));
 }
 
-/* The file that NAME in PARENT stood for is NEW_NAME in NEW_PARENT now, if that is LEARNT.  Just before, a program on the
- * server may have made NAME stand for another file.  We hear of that later, and forget PARENT: so only a file that stays
- * there may be known. */
+/* The file that NAME in PARENT stood for is NEW_NAME in NEW_PARENT now, if that is LEARNT.  Just before, a program on
+ * the server may have made NAME stand for another file.  We hear of that later, and forget PARENT: so only a file that
+ * stays there may be known. */
 static void renamed(const struct answer *answer, const struct kr_rename_request *asked, bool learnt)
 {
 	struct kr_attr_cache *cache = answer->cache;
