@@ -134,13 +134,25 @@ static size_t xattr_bytes(const char *path, const char *name, size_t size)
 	return bytes;
 }
 
+/* What setxattr says where there is no room: FLAGS' own errors come first. */
+static int no_room_error(const char *path, const char *name, int flags)
+{
+	bool exists = getxattr(path, name, NULL, 0) >= 0;
+
+	if (exists && (flags & XATTR_CREATE))
+		return EEXIST;
+	if (!exists && (flags & XATTR_REPLACE))
+		return ENODATA;
+	return ENOSPC;
+}
+
 /* The daemon counts no more than a block for them, which is what ext4 gives. */
 static int set_xattr(struct kr_view *view, int fd, const char *name, const char *value, size_t size, int flags)
 {
 	struct kr_fd_path path = kr_fd_path(fd);
 
 	if (view->space.limit && (!kr_view_admit_block(view) || xattr_bytes(path.text, name, size) > KR_SPACE_BLOCK))
-		return ENOSPC;
+		return no_room_error(path.text, name, flags);
 	return setxattr(path.text, name, value, size, flags) < 0 ? errno : 0;
 }
 

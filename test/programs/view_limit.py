@@ -16,12 +16,12 @@ def path(name):
     return os.path.join(MOUNT, name)
 
 
-def fails(call, *arguments):
-    """Whether CALL fails for want of room; another error is one of the test."""
+def fails(call, *arguments, why=errno.ENOSPC):
+    """Whether CALL fails, for want of room or WHY; another error is one of the test."""
     try:
         call(*arguments)
     except OSError as error:
-        assert error.errno == errno.ENOSPC, error
+        assert error.errno == why, error
         return True
     return False
 
@@ -222,6 +222,8 @@ def attributes():
     else:
         assert used() == os.fstat(fd).st_blocks * 512, used()
         assert fails(os.setxattr, fd, "user.b", b"b" * 2000)
+        assert fails(os.setxattr, fd, "user.b", b"b" * 2000, os.XATTR_REPLACE, why=errno.ENODATA)
+        assert fails(os.setxattr, fd, "user.a", b"a" * 8000, os.XATTR_CREATE, why=errno.EEXIST)
         os.setxattr(fd, "user.a", b"c" * 3000)
         filler = create("filler")
         fill(filler)
