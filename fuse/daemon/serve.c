@@ -27,6 +27,7 @@
 #include "fuse/file/prefetch.h"
 #include "fuse/readcache/cache.h"
 #include "common/metrics/metrics_server.h"
+#include "common/rpc/attr_cache.h"
 #include "fuse/daemon/control.h"
 #include "fuse/daemon/mount_metrics.h"
 #include "fuse/daemon/unmount_watch.h"
@@ -252,12 +253,13 @@ static void hop_listen(struct kr_mount *mount, const char *host, uint16_t *ret_p
 			kr_fail_reason());
 }
 
-static void hop_identify(struct kr_mount *mount)
+static void on_welcome(struct kr_mount *mount)
 {
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 
 	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security,
 		facts->lease_ms, facts->slow);
+	kr_attr_cache_set_life(mount, facts->long_notes ? KR_ATTR_CACHE_MS : KR_ATTR_CACHE_SHORT_MS);
 }
 
 static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns)
@@ -325,7 +327,7 @@ static void make_protocol(void *context)
 	if (step->err == 0) {
 		step->serve->hooks = *kr_recovery_hooks();
 		step->serve->hooks.listen = hop_listen;
-		step->serve->hooks.identify = hop_identify;
+		step->serve->hooks.welcomed = on_welcome;
 		step->serve->hooks.backlog = tell_backlog;
 		step->serve->hooks.booted = on_boot;
 		step->serve->hooks.disconnected = kr_attr_cache_clear;

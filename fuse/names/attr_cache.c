@@ -35,6 +35,13 @@ void kr_attr_cache_clear(struct kr_mount *mount)
 	kr_kernel_attrs_invalidate(mount, KR_ATTR_CACHE_ALL, NULL);
 }
 
+void kr_attr_cache_set_life(struct kr_mount *mount, uint32_t life_ms)
+{
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
+
+	mount->attr_cache->store.life_ns = life_ms * KR_NS_PER_MS;
+}
+
 void kr_attr_cache_start(struct kr_mount *mount)
 {
 	kr_rpc_on(mount->rpc, KR_MSG_INVALIDATE, on_invalidate);
@@ -240,7 +247,7 @@ uint64_t kr_attr_cache_left_ns(
 	if (!attr_equal(&cached, attr))
 		return 0;
 	*ret_true_ns = entry->true_ns;
-	end_ns = KR_MIN(entry->asked_ns + KR_ATTR_CACHE_MS * KR_NS_PER_MS,
+	end_ns = KR_MIN(entry->asked_ns + cache->store.life_ns,
 		atomic_load_explicit(&mount->fence_at_ns, memory_order_relaxed));
 	return end_ns > now_ns ? end_ns - now_ns : 0;
 }

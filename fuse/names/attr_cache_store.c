@@ -13,6 +13,7 @@ void kr_attr_cache_store_init(struct kr_attr_cache_store *store)
 	kr_table_init(&store->by_key);
 	kr_table_init(&store->by_slot);
 	kr_list_init(&store->by_age);
+	store->life_ns = KR_ATTR_CACHE_SHORT_MS * KR_NS_PER_MS;
 	store->bytes = 0;
 }
 
@@ -95,6 +96,11 @@ static struct kr_attr_cache_entry *oldest(const struct kr_attr_cache_store *stor
 		KR_LIST_ENTRY(store->by_age.head.next, struct kr_attr_cache_entry, by_age);
 }
 
+static bool is_old(const struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *entry, uint64_t now_ns)
+{
+	return now_ns - KR_MIN(now_ns, entry->asked_ns) > store->life_ns;
+}
+
 /* Answers come about in the order of the questions, so that the order of coming will do for ages. */
 static void make_room(struct kr_attr_cache_store *store, size_t bytes, uint64_t now_ns)
 {
@@ -102,7 +108,7 @@ static void make_room(struct kr_attr_cache_store *store, size_t bytes, uint64_t 
 
 	while ((entry = oldest(store)) &&
 		(store->by_key.count >= KR_ATTR_CACHE_MAX || store->bytes + bytes > KR_ATTR_CACHE_BYTES_MAX ||
-			now_ns - KR_MIN(now_ns, entry->asked_ns) > KR_ATTR_CACHE_MS * KR_NS_PER_MS))
+			is_old(store, entry, now_ns)))
 		drop(store, entry);
 }
 
@@ -180,7 +186,7 @@ const struct kr_attr_cache_entry *kr_attr_cache_store_get(
 {
 	const struct kr_attr_cache_entry *entry = find(store, key, key_length);
 
-	return entry && now_ns - KR_MIN(now_ns, entry->asked_ns) <= KR_ATTR_CACHE_MS * KR_NS_PER_MS ? entry : NULL;
+	return entry && !is_old(store, entry, now_ns) ? entry : NULL;
 }
 
 /* LIST is one of a page's, which goes with its last note. */

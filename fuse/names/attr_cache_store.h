@@ -49,7 +49,7 @@ void kr_attr_cache_key_page(
 
 /* --- the store --- */
 
-enum { KR_ATTR_CACHE_MAX = 65536, KR_ATTR_CACHE_BYTES_MAX = 32 << 20 };
+enum { KR_ATTR_CACHE_MAX = 131072, KR_ATTR_CACHE_BYTES_MAX = 32 << 20 };
 
 struct kr_attr_cache_entry {
 	struct kr_table_link by_key;
@@ -73,6 +73,7 @@ struct kr_attr_cache_store {
 	struct kr_table by_key, by_slot;
 	struct kr_list by_age;
 	size_t bytes;
+	uint64_t life_ns; /* from asked_ns */
 };
 
 void kr_attr_cache_store_init(struct kr_attr_cache_store *store);

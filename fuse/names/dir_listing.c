@@ -242,7 +242,7 @@ static void set_aside(struct kr_dir_listing *listing)
  * of the latter are no matter (files whose slots are one). */
 static void brought_in_vain(struct kr_dir_listing *listing, struct entry *entry, uint64_t now_ms)
 {
-	if (now_ms - listing->brought_ms >= KR_ATTR_CACHE_MS) {
+	if (now_ms - listing->brought_ms >= KR_ATTR_CACHE_SHORT_MS) {
 		set_aside(listing);
 		return;
 	}

@@ -76,7 +76,7 @@ bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct
 	if (!may_grant(mount))
 		return false;
 	kr_inode_grant(mount->inodes, number, kr_attr_cache_bucket(fid),
-		kr_clock_ns() + KR_ATTR_CACHE_GRANT_MS * KR_NS_PER_MS);
+		kr_clock_ns() + KR_KERNEL_ATTRS_GRANT_MS * KR_NS_PER_MS);
 	atomic_fetch_add_explicit(&mount->kernel_attrs->given, 1, memory_order_relaxed);
 	return true;
 }

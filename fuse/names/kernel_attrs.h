@@ -1,7 +1,7 @@
 /* Attributes in the kernel: for how long the kernel may answer stat(2) by itself, and how the node takes that back.
  *
  * A grant.  A reply to GETATTR, LOOKUP or READDIRPLUS gives the kernel attributes with a timeout: what is left of the
- * attribute cache's entry, and not beyond the fencing time.  Other replies (CREATE, MKDIR, LINK, SETATTR) give none,
+ * attribute cache's entry, at most KR_KERNEL_ATTRS_MS, and not beyond the fencing time.  Other replies (CREATE, MKDIR, LINK, SETATTR) give none,
  * because the kernel installs their attributes whatever it has heard since.  There is no timeout either
  *   - while the attribute cache would not answer GETATTR with these very attributes (a change of our own is under way,
  *     the node is fenced, another node writes);
@@ -26,7 +26,7 @@
  *      is: the node notifies again until the kernel knows the inode, or all lookups are given back.  Both come without
  *      any help of other nodes.  Between reading a reply and installing it the kernel waits for nothing, or for another
  *      thread's LOOKUP of a name that a READDIRPLUS lists.  The server answers that without waiting for this node.
- *      The node stops after 15 s: the kernel's timeout, at most 10 s, is over, and the server waits no longer either.
+ *      The node stops after 15 s: the kernel's timeout is over then.
  * The unit test `kernel_attrs` has this as a model with a kernel.
  *
  * Threads.  The notification takes no lock, but it may wait until the kernel has evicted the inode, and that until the
@@ -49,7 +49,11 @@
 #include "fuse/session/rpc.h"
 
 /* The kernel speaks FUSE 7.MINOR, from when Linux is 6.14. */
-enum { KR_KERNEL_ATTRS_MINOR = 42 };
+enum {
+	KR_KERNEL_ATTRS_MINOR = 42,
+	KR_KERNEL_ATTRS_MS = 10000,       /* the longest timeout ... */
+	KR_KERNEL_ATTRS_GRANT_MS = 15000, /* ... is over after so long, whenever the kernel installs the reply */
+};
 
 struct kr_kernel_attrs;
 struct kr_kernel_attrs_job;

@@ -115,7 +115,7 @@ double kr_op_attr_timeout(struct kr_mount *mount, uint64_t number, const struct 
 	left_ns = kr_attr_cache_left_ns(mount, fid, attr, &true_ns);
 	if (!left_ns || (S_ISREG(attr->mode) && !is_clean(mount, fid, true_ns)))
 		return 0;
-	return (double)left_ns / (double)KR_NS_PER_S;
+	return (double)KR_MIN(left_ns, KR_KERNEL_ATTRS_MS * KR_NS_PER_MS) / (double)KR_NS_PER_S;
 }
 
 /* A GETATTR whose answer waits until the kernel has taken over the size in that answer. */

@@ -34,8 +34,8 @@ typedef void (*kr_restore_add_fn)(void *add_context, const struct kr_restore_req
 struct kr_session_hooks {
 	/* Before each HELLO: tells the ring listener's port on HOST, the node's address towards the server. */
 	void (*listen)(struct kr_mount *mount, const char *host, uint16_t *ret_port);
-	/* After each HELLO: the node's identity for its peers is known. */
-	void (*identify)(struct kr_mount *mount);
+	/* After each HELLO: the facts are known. */
+	void (*welcomed)(struct kr_mount *mount);
 	/* Before `collect`: calls ADD for each name that the server's loss of power may have undone.  May be NULL. */
 	void (*restore)(struct kr_mount *mount, kr_restore_add_fn add, void *add_context);
 	/* Calls ADD for each file to reclaim.  Such a file has opens, leases, or bytes that are not known to be
@@ -98,7 +98,8 @@ struct kr_session_facts {
 	bool limits;              /* ... and LIMITS ... */
 	bool cached;              /* ... and the flag CACHED of OPEN ... */
 	bool kept_opens;          /* ... and tells which kept opens are of no use ... */
-	bool slow;                /* ... and takes SLOW */
+	bool slow;                /* ... and takes SLOW ... */
+	bool long_notes;          /* ... and has KR_FEATURE_LONG_NOTES */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

@@ -105,6 +105,7 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->cached = reply->may & KR_FEATURE_CACHED;
 	facts->kept_opens = reply->may & KR_FEATURE_KEPT_OPENS;
 	facts->slow = reply->may & KR_FEATURE_SLOW;
+	facts->long_notes = reply->may & KR_FEATURE_LONG_NOTES;
 	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
@@ -240,8 +241,8 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	kr_session_set_clock(session, reply->now, sent_ns);
 	kr_rpc_set_session(session->mount->rpc, reply->session);
 	ask_limits(session);
-	if (session->hooks && session->hooks->identify)
-		session->hooks->identify(session->mount);
+	if (session->hooks && session->hooks->welcomed)
+		session->hooks->welcomed(session->mount);
 	session->state = KR_SESSION_READY;
 	kr_session_start_tick(session);
 	if (resumed) {

@@ -111,7 +111,6 @@ static void on_tick(uv_timer_t *timer)
 	server->daemon->ticked_ns = now_ns;
 	kr_expiry_tick(server, now_ns);
 	server->sessions->hooks.end_grace(server); /* if it is due */
-	kr_invalidation_tick(server, now_ns);
 	kr_slow_requests_tick(server, now_ns);
 	kr_delayed_unlink_tick(server, now_ns);
 	kr_name_sync_tick(server, now_ns);

@@ -15,17 +15,16 @@
 
 struct kr_invalidation {
 	struct kr_invalidation_table table;
-	struct kr_list unanswered; /* sent_invalidation.of_all: the oldest first */
 	bool allowed;
-	uint64_t granted, asked, notified, overdue;
+	uint64_t granted, asked, notified;
 };
 
 /* An INVALIDATE until the node answers. */
 struct sent_invalidation {
-	struct kr_link of_change, of_all;
+	struct kr_link link; /* of its request's */
 	struct kr_request *request;
 	struct kr_session *session; /* lives while its callback is unanswered */
-	uint64_t ask, asked_ns;
+	uint64_t ask;
 };
 
 /* Whether the node may cache attributes; a node that still reclaims looks nothing up. */
@@ -63,8 +62,7 @@ static void go_on(struct kr_request *request)
 
 static void end_sent(struct sent_invalidation *sent)
 {
-	kr_list_remove(&sent->of_change);
-	kr_list_remove(&sent->of_all);
+	kr_list_remove(&sent->link);
 	free(sent);
 }
 
@@ -85,7 +83,7 @@ static void cancel_waiting(struct kr_request *request)
 	struct kr_link *link;
 
 	while ((link = kr_list_pop(&request->invalidation.unanswered))) {
-		struct sent_invalidation *sent = KR_LIST_ENTRY(link, struct sent_invalidation, of_change);
+		struct sent_invalidation *sent = KR_LIST_ENTRY(link, struct sent_invalidation, link);
 
 		kr_callback_abandon(sent->session, sent->ask, request->session);
 		end_sent(sent);
@@ -102,15 +100,13 @@ static void ask(struct kr_request *request, struct kr_session *session, uint32_t
 
 	sent->request = request;
 	sent->session = session;
-	sent->asked_ns = kr_clock_ns();
 	sent->ask = kr_callback_send(session, KR_MSG_INVALIDATE, &msg, answered, sent);
 	if (!sent->ask) {
 		free(sent);
 		return;
 	}
 	invalidation->asked++;
-	kr_list_append(&request->invalidation.unanswered, &sent->of_change);
-	kr_list_append(&invalidation->unanswered, &sent->of_all);
+	kr_list_append(&request->invalidation.unanswered, &sent->link);
 }
 
 /* -1: BUCKET is not among them. */
@@ -300,27 +296,10 @@ bool kr_invalidation_others_cache(struct kr_server *server, const struct kr_fid 
 		&server->invalidation->table, kr_attr_cache_bucket(fid), node, now_ms());
 }
 
-void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns)
-{
-	struct kr_invalidation *invalidation = server->invalidation;
-
-	while (!kr_list_empty(&invalidation->unanswered)) {
-		struct sent_invalidation *sent =
-			KR_LIST_ENTRY(invalidation->unanswered.head.next, struct sent_invalidation, of_all);
-
-		if (now_ns - sent->asked_ns <= KR_ATTR_CACHE_GRANT_MS * KR_NS_PER_MS)
-			return;
-		invalidation->overdue++;
-		kr_callback_abandon(sent->session, sent->ask, sent->request->session);
-		answered(sent->session, sent, 0, NULL);
-	}
-}
-
 void kr_invalidation_init(struct kr_server *server)
 {
 	server->invalidation = kr_xcalloc(1, sizeof(*server->invalidation));
 	kr_invalidation_table_init(&server->invalidation->table);
-	kr_list_init(&server->invalidation->unanswered);
 	server->sessions->hooks.invalidation =
 		(struct kr_invalidation_hooks){.wait = begin_request, .reply = end_with_reply, .drop = drop_request};
 }
@@ -343,7 +322,7 @@ json_t *kr_invalidation_status(const struct kr_server *server)
 {
 	const struct kr_invalidation *invalidation = server->invalidation;
 
-	return json_pack("{s:b,s:I,s:I,s:I,s:I}", "allowed", invalidation->allowed, "granted",
+	return json_pack("{s:b,s:I,s:I,s:I}", "allowed", invalidation->allowed, "granted",
 		(json_int_t)invalidation->granted, "asked", (json_int_t)invalidation->asked, "told",
-		(json_int_t)invalidation->notified, "overdue", (json_int_t)invalidation->overdue);
+		(json_int_t)invalidation->notified);
 }

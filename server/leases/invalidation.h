@@ -10,7 +10,8 @@
  * Changes of data, and those by programs on the server's machine, notify all nodes without a wait.  A node that
  * changes data holds WRITE, under which no other node caches attributes of the file.
  *
- * A node that does not answer delays others until its grants are too old: KR_ATTR_CACHE_GRANT_MS.
+ * A node that does not answer delays others until its session ends (callbacks.h).  By its own clock it is fenced before
+ * that, and answers nothing from its cache.
  */
 #ifndef KR_SERVER_INVALIDATION_H
 #define KR_SERVER_INVALIDATION_H
@@ -53,8 +54,6 @@ void kr_invalidation_change_ends(struct kr_server *server, const struct kr_fid *
 void kr_invalidation_all_changed(struct kr_server *server);
 /* Whether any node but NODE may cache attributes of FID: then NODE cannot get WRITE at once. */
 bool kr_invalidation_others_cache(struct kr_server *server, const struct kr_fid *fid, uint32_t node);
-/* Every tick: gives up nodes that have not answered for KR_ATTR_CACHE_GRANT_MS. */
-void kr_invalidation_tick(struct kr_server *server, uint64_t now_ns);
 /* For STATUS; owned by the caller. */
 json_t *kr_invalidation_status(const struct kr_server *server);
 

@@ -45,8 +45,7 @@ static inline uint64_t kr_attr_cache_node_bit(uint32_t node)
 
 /* A change begins.  Returns the bits of the nodes that may cache the bucket at NOW_MS. */
 uint64_t kr_invalidation_table_begin(struct kr_invalidation_table *table, uint32_t bucket, uint64_t now_ms);
-/* During a change: all nodes of BITS have answered the INVALIDATE of this change, or KR_ATTR_CACHE_GRANT_MS have
- * passed. */
+/* During a change: all nodes of BITS have answered the INVALIDATE of this change, or lost their sessions. */
 void kr_invalidation_table_answered(struct kr_invalidation_table *table, uint32_t bucket, uint64_t bits);
 /* During a change by NODE: other nodes had to be asked for the change. */
 void kr_invalidation_table_defer(struct kr_invalidation_table *table, uint32_t bucket, uint32_t node, uint64_t now_ms);

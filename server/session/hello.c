@@ -99,7 +99,7 @@ static void welcome(struct hello *hello, struct kr_session *session, bool resume
 	struct kr_hello_reply reply = {
 		.proto = KR_PROTO_VERSION,
 		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS |
-			KR_FEATURE_CACHED | KR_FEATURE_KEPT_OPENS | KR_FEATURE_SLOW,
+			KR_FEATURE_CACHED | KR_FEATURE_KEPT_OPENS | KR_FEATURE_SLOW | KR_FEATURE_LONG_NOTES,
 		.session = session->id,
 		.resumed = resumed,
 		.node = session->node,

@@ -11,7 +11,7 @@ orphans() { find "$EXPORT/.kairan/orphans" -type f 2>/dev/null | wc -l; }
 no_orphans() { [ "$(orphans)" = 0 ]; }
 as() { local node=$1 user=$2; shift 2; on "node$node" setpriv --reuid "$user" --regid "$user" --clear-groups "$@"; }
 read_it() { on node1 cat "$(mnt 1)/d/$1" | cmp - "$WORK/bytes"; }
-# An answer falls out of the notes after 10 s: the node asks once more then.
+# An answer falls out of the notes after a minute: the node asks once more then.
 quiet() {
 	read_it file
 	before=$(opens)

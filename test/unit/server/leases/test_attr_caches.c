@@ -293,6 +293,7 @@ static void a_note_ends_with_its_age(void **state)
 
 	(void)state;
 	kr_attr_cache_store_init(&store);
+	store.life_ns = age_ns;
 	kr_attr_cache_store_put(&store, 1, "a", 1, 1000, 0, "x", 1);
 	assert_non_null(kr_attr_cache_store_get(&store, "a", 1, 1000 + age_ns));
 	assert_null(kr_attr_cache_store_get(&store, "a", 1, 1001 + age_ns));
