@@ -22,9 +22,9 @@
 enum {
 	KR_CACHE_FDS = 256,
 	KR_CACHE_IN_USE_S = 10,
-	KR_CACHE_HIGH = 95,         /* percent of the limit */
-	KR_CACHE_LOW = 85,          /* the same */
-	KR_CACHE_MEMORY = 16 << 20, /* bytes of just written files in memory, at most, with what they cost besides */
+	KR_CACHE_HIGH = 95,              /* percent of the limit */
+	KR_CACHE_LOW = 85,               /* the same */
+	KR_CACHE_MEMORY = 16 << 20,      /* bytes of small files in memory, at most, with what they cost besides */
 	KR_CACHE_MEMORY_FILE = 32 * 1024 /* of one file */
 };
 
@@ -34,7 +34,7 @@ struct kr_cache_entry;
 struct kr_cache_counters {
 	uint64_t bytes, max_bytes; /* kept on disk; the limit */
 	uint64_t files;
-	uint64_t memory_bytes;  /* of just written files, which have no file here */
+	uint64_t memory_bytes;  /* of small files, which have no file here */
 	uint64_t evicted_bytes; /* since the start */
 	uint64_t bad_blocks;    /* checksums that did not match */
 	int error;              /* last error of the local disk as -errno, 0 if none since the last success */
@@ -80,9 +80,9 @@ uint64_t kr_cache_edition(struct kr_cache_entry *entry);
  * the limit is reached and nothing can go, or the disk is full; any other error of the disk. BLOCKS. */
 int kr_cache_put(
 	struct kr_cache_entry *entry, uint64_t edition, uint64_t block, const struct kr_buf *buf, uint64_t checksum);
-/* Keeps the whole of a small file that this node has just written: in memory, as long as no more than KR_CACHE_MEMORY
- * are written or read after it.  One more reference to BUF.  Errors as for kr_cache_put, which can keep it then; one is
- * that the entry has a file. */
+/* Keeps the whole of a small file that this node has just written or read: in memory, as long as no more than
+ * KR_CACHE_MEMORY are written or read after it.  One more reference to BUF.  Errors as for kr_cache_put, which can keep
+ * it then; -EBUSY: the entry has a file, or had better have one, because memory has dropped these bytes before. */
 int kr_cache_put_memory(struct kr_cache_entry *entry, uint64_t edition, struct kr_buf *buf, uint64_t checksum);
 
 /* A block whose bytes change with the file's version. */

@@ -1,8 +1,8 @@
-/* Small files that this node has just written, in memory: see kr_cache_put_memory.
+/* Small files that this node has just written, or read for the first time, in memory: see kr_cache_put_memory.
  *
- * Most such files are read soon or never, and making a file of the cache costs more than all else in writing them. So
- * their bytes stay in memory, the least recently used go first, and what is wanted after that comes from the server.
- * An entry has its bytes in memory or a file, never both.
+ * Most such files are read soon or never, and making a file of the cache costs more than all else in writing or reading
+ * them. So their bytes stay in memory, and the least recently used are dropped first.  What is wanted after that comes
+ * from the server once more, and then gets a file.  An entry has its bytes in memory or a file, never both.
  */
 #include <errno.h>
 #include <string.h>
@@ -38,13 +38,25 @@ struct kr_buf *kr_cache_memory_get(struct kr_cache_entry *entry, uint64_t block,
 	return kr_buf_get(entry->memory);
 }
 
+/* With the lock held: the place that has *RET_MARK if the entry's bytes have been dropped, and have not come again since.
+ * Entries share places: the latest one is known. */
+static uint32_t *dropped(const struct kr_cache_entry *entry, uint32_t *ret_mark)
+{
+	uint64_t hash = kr_hash_bytes(entry->name, strlen(entry->name));
+
+	*ret_mark = (uint32_t)(hash >> 32) | 1;
+	return &entry->cache->dropped[hash % KR_CACHE_DROPPED];
+}
+
 /* With the lock held. */
 static void limit(struct kr_cache *cache)
 {
 	struct kr_cache_entry *oldest;
+	uint32_t mark;
 
 	while (cache->counters.memory_bytes > KR_CACHE_MEMORY) {
 		oldest = KR_LIST_ENTRY(cache->in_memory.head.next, struct kr_cache_entry, in_memory);
+		*dropped(oldest, &mark) = mark;
 		kr_cache_forget_block(oldest, 0);
 		kr_cache_free_if_unused(oldest);
 	}
@@ -53,6 +65,7 @@ static void limit(struct kr_cache *cache)
 int kr_cache_put_memory(struct kr_cache_entry *entry, uint64_t edition, struct kr_buf *buf, uint64_t checksum)
 {
 	struct kr_cache *cache = entry->cache;
+	uint32_t *place, mark;
 
 	KR_SCOPED_LOCK(&cache->lock);
 	if (entry->edition != edition)
@@ -61,6 +74,11 @@ int kr_cache_put_memory(struct kr_cache_entry *entry, uint64_t edition, struct k
 		return -EBUSY;
 	if (buf->length != entry->size || buf->length == 0 || buf->length > KR_CACHE_MEMORY_FILE)
 		return -EINVAL;
+	place = dropped(entry, &mark);
+	if (*place == mark) {
+		*place = 0;
+		return -EBUSY;
+	}
 	kr_cache_forget_block(entry, 0);
 	if (kr_blockset_add(&entry->present, 0) < 0 || kr_blockset_add(&entry->verified, 0) < 0) {
 		kr_cache_forget_block(entry, 0);

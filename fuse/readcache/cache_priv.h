@@ -11,7 +11,10 @@
 #include "fuse/readcache/cache_format.h"
 #include "ring/blockset.h"
 
-enum { KR_CACHE_PATH = KR_CACHE_NAME + 2 }; /* with the 'x' of a volatile one, and NUL */
+enum {
+	KR_CACHE_PATH = KR_CACHE_NAME + 2, /* with the 'x' of a volatile one, and NUL */
+	KR_CACHE_DROPPED = 1 << 16
+};
 
 struct kr_cache {
 	pthread_mutex_t lock;   /* guards everything here and in entries; never held during I/O */
@@ -29,7 +32,8 @@ struct kr_cache {
 	int dying_fd;    /* of an unlinked file that is being cut down; -1 */
 	uint64_t dying_size;
 	bool evicting;
-	uint64_t full_until_ns; /* nothing could go: no use in looking again before */
+	uint32_t dropped[KR_CACHE_DROPPED]; /* marks of entries whose bytes memory had no room for (cache_memory.c) */
+	uint64_t full_until_ns;             /* nothing could go: no use in looking again before */
 	struct kr_cache_counters counters;
 };
 

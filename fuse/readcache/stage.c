@@ -256,7 +256,7 @@ int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t ch
 		kr_checksum(data->data, data->length) != checksum)
 		return kr_fail(-EBADMSG, "a file's data that came with its open is damaged");
 	if (data->length > 0 && !stage->patching && !kr_stage_has(stage, 0))
-		kr_stage_deliver(stage, 0, data, checksum, false);
+		kr_stage_deliver_whole(stage, data, checksum);
 	return 0;
 }
 

@@ -149,6 +149,8 @@ void kr_stage_beside_lost(struct kr_stage *stage);
 /* BLOCK has come, verified: it can be read from now on, waiters are told, and it goes to disk.  CHARGED: it counts
  * against the hops' budget until then. */
 void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged);
+/* The whole of a small file has come by itself. */
+void kr_stage_deliver_whole(struct kr_stage *stage, struct kr_buf *buf, uint64_t checksum);
 /* Forgets all blocks in memory. */
 void kr_stage_drop_held(struct kr_stage *stage);
 /* Forgets one; returns its buffer (owned). */

@@ -191,13 +191,24 @@ static void start_stores(struct kr_mount *mount)
 	}
 }
 
+/* Readers find BLOCK from now on. */
+static void arrived(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum)
+{
+	const struct kr_fetch *fetch = kr_fetches_find(&stage->puller.fetches, block);
+	bool demanded = fetch && fetch->why == KR_FETCH_DEMAND;
+	struct kr_list waiters;
+
+	kr_list_init(&waiters);
+	kr_puller_arrived(&stage->puller, block, &waiters);
+	kr_stage_tell(&waiters, 0, buf, checksum);
+	if (demanded)
+		kr_stage_step(stage);
+}
+
 void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged)
 {
 	struct kr_hops *hops = stage->mount->hops;
 	struct kr_held *held = kr_xcalloc(1, sizeof(*held));
-	const struct kr_fetch *fetch = kr_fetches_find(&stage->puller.fetches, block);
-	bool demanded = fetch && fetch->why == KR_FETCH_DEMAND;
-	struct kr_list waiters;
 
 	*held = (struct kr_held){.stage = stage,
 		.buf = kr_buf_get(buf),
@@ -205,16 +216,20 @@ void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf
 		.checksum = checksum,
 		.edition = kr_cache_edition(stage->entry),
 		.charged = charged};
-	kr_list_init(&waiters);
 	pthread_mutex_lock(&stage->lock);
 	kr_table_insert(&stage->held, &held->by_block, kr_hash_u64(block));
 	pthread_mutex_unlock(&stage->lock);
 	kr_list_append(&hops->to_store, &held->link);
-	kr_puller_arrived(&stage->puller, block, &waiters);
-	kr_stage_tell(&waiters, 0, buf, checksum);
-	if (demanded)
-		kr_stage_step(stage);
+	arrived(stage, block, buf, checksum);
 	start_stores(stage->mount);
+}
+
+void kr_stage_deliver_whole(struct kr_stage *stage, struct kr_buf *buf, uint64_t checksum)
+{
+	if (kr_cache_put_memory(stage->entry, kr_cache_edition(stage->entry), buf, checksum) == 0)
+		arrived(stage, 0, buf, checksum);
+	else
+		kr_stage_deliver(stage, 0, buf, checksum, false);
 }
 
 /* --- making room ------------------------------------------------------------------------------ */

@@ -1,4 +1,4 @@
-/* Small files that were just written stay in memory, within a bound, and make no file. */
+/* Small files that were just written or read stay in memory, within a bound, and make no file. */
 #include <errno.h>
 
 #include "test/unit/fuse/readcache/cache_fixture.h"
@@ -75,6 +75,30 @@ static void memory_is_bounded_and_the_least_recently_used_go_first(void **state)
 	kr_cache_free(cache);
 }
 
+static void what_memory_had_no_room_for_gets_a_file_when_it_comes_again(void **state)
+{
+	enum { FILES = 5000 };
+	struct kr_cache *cache = open_cache(*state, LARGE);
+	struct kr_cache_entry *entry;
+
+	for (uint32_t i = 1; i <= FILES; i++) {
+		entry = open_entry(cache, i, 5, SMALL);
+		assert_int_equal(put_memory(entry, SMALL, i), 0);
+		kr_cache_entry_put(entry);
+	}
+	entry = open_entry(cache, 1, 5, SMALL);
+	assert_false(kr_cache_has(entry, 0));
+	assert_int_equal(put_memory(entry, SMALL, 1), -EBUSY);
+	assert_int_equal(put(entry, 0, SMALL, 1), 0);
+	expect(entry, 0, SMALL, 1);
+	kr_cache_entry_put(entry);
+	assert_int_equal(counters_of(cache).files, 1);
+	entry = open_entry(cache, 1, 6, SMALL); /* another version comes for the first time */
+	assert_int_equal(put_memory(entry, SMALL, 1), 0);
+	kr_cache_entry_put(entry);
+	kr_cache_free(cache);
+}
+
 static void what_no_reader_will_ask_for_frees_its_memory_at_once(void **state)
 {
 	struct kr_cache *cache = open_cache(*state, LARGE);
@@ -144,6 +168,7 @@ int main(void)
 		TEST(a_just_written_file_is_read_back_without_a_file_on_disk),
 		TEST(a_part_of_a_file_or_a_large_one_is_refused),
 		TEST(memory_is_bounded_and_the_least_recently_used_go_first),
+		TEST(what_memory_had_no_room_for_gets_a_file_when_it_comes_again),
 		TEST(what_no_reader_will_ask_for_frees_its_memory_at_once),
 		TEST(a_file_that_grows_finds_its_former_bytes),
 		TEST(another_version_of_the_same_bytes_keeps_them),
