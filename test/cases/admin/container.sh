@@ -31,7 +31,7 @@ note "what the document says"
 documented() { awk -v begins="podman run $1 " 'index($0, begins) == 1 { more = 1 } more { more = sub(/\\$/, ""); printf "%s", $0 }' "$TOP/docs/operations.md"; }
 read -ra run < <(documented -d)
 read -ra key < <(documented --rm)
-capabilities=() mounts=() arguments=()
+capabilities=() mounts=() arguments=() read_only=rw
 for ((i = 2; i < ${#run[@]}; i++)); do
 	case ${run[i]} in
 	--cap-add) capabilities+=("${run[++i]}") ;;
@@ -44,7 +44,7 @@ for ((i = 2; i < ${#run[@]}; i++)); do
 	*) arguments=("${run[@]:i + 1}") && break ;;
 	esac
 done
-unit=$TOP/conf/kairand@.service.in
+unit=$B/conf/kairand@.service
 diff <(printf 'CAP_%s\n' "${capabilities[@]}" | sort) <(sed -n 's/^CapabilityBoundingSet=//p' "$unit" | tr ' ' '\n' | sort) ||
 	fail "other capabilities than those of the service"
 [ "$limit" = "$(sed -n 's/^TimeoutStopSec=//p' "$unit")" ] || fail "another limit than that of the service"
