@@ -1,19 +1,19 @@
 # kairan-setup: by ssh, from a machine beside them, it sets up a server and nodes that have the programs, and says what fails
 # on which host. Installing packages is test/package/run's.
 . "$TOP/test/lib.sh"
-DESTDIR=$WORK/destination meson install -C "$B" --no-rebuild >"$WORK/install.log" 2>&1 || fail "install: $(tail -3 "$WORK/install.log")"
-PREFIX=$WORK/destination$(meson introspect --buildoptions "$B" | python3 -c 'import json, sys; print(*[o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"])')
+BIN=$WORK/bin
+mkdir "$BIN" && cp "$B/server/kairand" "$B/fuse/kairanfs" "$B/tools/kairan" "$TOP/conf/kairan-setup" "$BIN/" || fail "no programs"
 cluster 3
 host admin 10.77.2.1
 HOSTS="server node1 node2 node3"
-LOCAL=$WORK/local
-mkdir "$LOCAL"
+LOCAL=$WORK/local/kairan
+mkdir "$WORK/local"
 # Each has /etc, /srv, /mnt and the like of its own, and no systemd.
 for name in $HOSTS admin; do
 	mkdir -p "$WORK/disk/$name" "$WORK/etc/$name"
 	on "$name" sh -c "mount -t tmpfs -o mode=755 etc $WORK/etc/$name && cp -a /etc/. $WORK/etc/$name/ && mount --bind $WORK/etc/$name /etc &&
 		for place in run srv mnt var/lib var/log; do mount -t tmpfs -o mode=755 own /\$place || exit 1; done
-		mkdir -p /run/sshd /run/kairan && mount --bind $WORK/disk/$name $LOCAL && mount --bind $PREFIX/bin /usr/local/bin &&
+		mkdir -p /run/sshd /run/kairan && mount --bind $WORK/disk/$name $WORK/local && mount --bind $BIN /usr/local/bin &&
 		printf '$SERVER_ADDRESS fs1\n' >>/etc/hosts && sed -i '\\| /mnt/data |d' /etc/fstab && rm -rf /etc/kairan*" || fail "directories of $name"
 done
 tree() { on "$1" find /etc /srv /mnt -xdev -newer "$2" ! -type l -print; }
@@ -22,7 +22,7 @@ if [ -x /usr/sbin/sshd ]; then
 	ssh-keygen -q -t ed25519 -N '' -f "$WORK/host" && ssh-keygen -q -t ed25519 -N '' -f "$WORK/user" || fail "keys for ssh"
 	printf '* %s\n' "$(cut -d' ' -f1,2 "$WORK/host.pub")" >"$WORK/known"
 	printf '%s\n' "HostKey $WORK/host" "AuthorizedKeysFile $WORK/user.pub" "StrictModes no" "UsePAM no" "PidFile none" >"$WORK/sshd_config"
-	printf '%s\n' "IdentityFile $WORK/user" "UserKnownHostsFile $WORK/known" "BatchMode yes" "ConnectTimeout 3" "User root" >"$WORK/ssh_config"
+	printf '%s\n' "IdentityFile $WORK/user" "UserKnownHostsFile $WORK/known" "BatchMode yes" "ConnectTimeout 3" "User root" "ControlMaster auto" "ControlPath /run/ssh-%h" "ControlPersist 60" >"$WORK/ssh_config"
 	for name in $HOSTS; do printf 'Host %s\nHostName %s\n' "$name" "$(on "$name" hostname -I | tr -d ' ')" >>"$WORK/ssh_config"; done
 	for name in server node1 node2; do
 		on "$name" sed -i 's/^root:[^:]*:/root:*:/' /etc/shadow # an account with a key, and without a user's profile
@@ -66,7 +66,7 @@ for name in $HOSTS; do [ -z "$(tree $name "$WORK/before")" ] || fail "changes $(
 
 # A stand-in for systemd, on the server alone: it starts what the unit says.
 mkdir "$WORK/unit"
-cat >"$PREFIX/bin/systemctl" <<S
+cat >"$BIN/systemctl" <<S
 #!/bin/sh
 echo "\$*" >>$WORK/systemctl.said
 case \$* in
@@ -75,15 +75,15 @@ case \$* in
 "enable --now kairand@srv-data.service")
 	touch $WORK/unit/enabled
 	! pgrep -x kairand >/dev/null || exit 0
-	KAIRAND_OPTIONS= && eval "set -- \$(sed -n 's/^ExecStart=[^ ]*//p' $PREFIX/lib/systemd/system/kairand@.service | sed 's|%f|/srv/data|')"
+	KAIRAND_OPTIONS= && eval "set -- \$(sed -n 's/^ExecStart=[^ ]*//p' $B/conf/kairand@.service | sed 's|%f|/srv/data|')"
 	kairand "\$@" </dev/null >>/var/log/kairand.log 2>&1 &
 	;;
 *) exit 1 ;;
 esac
 S
-chmod +x "$PREFIX/bin/systemctl"
+chmod +x "$BIN/systemctl"
 on server mkdir -p /run/systemd/system
-command -v systemd-escape >/dev/null || { printf '#!/bin/sh\necho srv-data\n' >"$PREFIX/bin/systemd-escape" && chmod +x "$PREFIX/bin/systemd-escape"; }
+command -v systemd-escape >/dev/null || { printf '#!/bin/sh\necho srv-data\n' >"$BIN/systemd-escape" && chmod +x "$BIN/systemd-escape"; }
 
 note "what has changed meanwhile is set right, and what is somebody's own is not"
 kill -KILL "$(pgrep -x kairand)"
@@ -110,6 +110,12 @@ on node1 rm /etc/kairan.key
 on node2 sed -i '\| /mnt/data |d' /etc/fstab
 setup --options no_such_option server node1 node2
 [ $? = 1 ] && said "node1: failed: cannot mount /mnt/data: kairanfs: " && said no_such_option && said "failed on node1 node2"
+on node1 mount -t tmpfs other /mnt/data
+setup --local /nowhere/kairan server node1
+[ $? = 1 ] && said "node1: failed: there is no directory /nowhere; make it"
+setup server node1
+[ $? = 1 ] && said "node1: failed: something else is mounted on /mnt/data; unmount it"
+on node1 umount /mnt/data
 setup --export /srv/data --packages /nowhere server node1
 [ $? = 64 ] && said "there is not one package kairan-server in /nowhere" || fail "wrong arguments: $(cat "$WORK/said")"
 printf '#!/bin/sh\nshift\nexec setpriv --reuid daemon --regid daemon --clear-groups "$@"\n' >"$WORK/as_daemon" && chmod +x "$WORK/as_daemon"
