@@ -50,6 +50,7 @@ setup server node1 node3 node2
 said "node3: failed: it cannot be reached: "
 said "kairan-setup: failed on node3"
 said "server: done: start kairand without systemd"
+! grep "to root alone" "$WORK/said" || fail "others could read a key for a moment"
 for i in 1 2; do
 	said "node$i: done: mount /mnt/data"
 	[ "$(on node$i stat -c %a:%u:%g /etc/kairan.key)" = 600:0:0 ] || fail "whose is the key on node$i?"
