@@ -6,7 +6,7 @@ packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev 
 packages_clang="clang"
 packages_deb="build-essential debhelper libopenmpi-dev libmpich-dev"
 packages_rpm="rpm libopenmpi-dev libmpich-dev"
-packages_chroot="mmdebstrap lintian iproute2 util-linux"
+packages_chroot="mmdebstrap lintian iproute2 util-linux openssh-client python3"
 
 # need_packages GROUP...: 0 when all packages of these groups (build, test, mpi, clang, deb, rpm, chroot) are there.
 need_packages() {

@@ -37,7 +37,7 @@ for program in kairand kairanfs kairan; do
 done
 
 note "what lies where"
-for page in kairan.1 kairan-mpiio.7 kairand.8 kairanfs.8 mount.kairanfs.8; do
+for page in kairan.1 kairan-mpiio.7 kairand.8 kairanfs.8 kairan-setup.8 mount.kairanfs.8; do
 	[ -e "/usr/share/man/man${page##*.}/$page.gz" ] || fail "no $page"
 done
 ! zgrep -l /usr/local /usr/share/man/man[178]/kairan* || fail "pages name /usr/local"

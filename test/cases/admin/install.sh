@@ -5,10 +5,10 @@ DESTDIR=$WORK/root meson install -C "$B" --no-rebuild >"$WORK/install.log" 2>&1 
 PREFIX=$WORK/root$(meson introspect --buildoptions "$B" | python3 -c 'import json, sys; print(*[o["value"] for o in json.load(sys.stdin) if o["name"] == "prefix"])')
 export PATH=$PREFIX/bin:$PATH
 M=$(mnt 1)
-for page in kairan.1 kairan-mpiio.7 kairand.8 kairanfs.8; do
+for page in kairan.1 kairan-mpiio.7 kairand.8 kairanfs.8 kairan-setup.8; do
 	[ -s "$PREFIX/share/man/man${page##*.}/$page" ] || fail "no $page"
 done
-for program in kairan kairand kairanfs; do
+for program in kairan kairand kairanfs kairan-setup; do
 	bash -c ". '$PREFIX/share/bash-completion/completions/$program' && complete -p $program" >/dev/null || fail "bash cannot complete $program"
 done
 
