@@ -260,13 +260,27 @@ static void print_export(const json_t *status)
 		kr_number(status, "watch", "changes"));
 }
 
+/* A job of view=job, with the node that serves it. */
+static void print_job(const json_t *job)
+{
+	const char *address = kr_text_of(job, "address");
+
+	printf("  job         %s of user %" JSON_INTEGER_FORMAT ": its files are on node %s%s%s",
+		kr_text_of(job, "job"), kr_number(job, NULL, "user"), kr_text_of(job, "node"),
+		*address ? ", " : ", which does not serve yet", address);
+	if (*address)
+		printf(" port %" JSON_INTEGER_FORMAT, kr_number(job, NULL, "port"));
+	printf(", heard of %s ago\n", kr_time_text(kr_number(job, NULL, "silent_ms")));
+}
+
 static void print_server(const char *name, const json_t *status)
 {
-	const json_t *node, *conflict, *file, *nodes = json_object_get(status, "nodes");
+	const json_t *node, *conflict, *file, *job, *nodes = json_object_get(status, "nodes");
 	size_t i;
 
 	print_server_head(name, status);
 	json_array_foreach(nodes, i, node) print_node(node, json_integer_value(json_object_get(status, "lease_ms")));
+	json_array_foreach(json_object_get(status, "introduced_jobs"), i, job) print_job(job);
 	if (json_object_get(status, "watch"))
 		print_export(status);
 	if (kr_number(status, "parked", "count"))

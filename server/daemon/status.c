@@ -16,6 +16,7 @@
 #include "server/names/name_sync.h"
 #include "server/base/options.h"
 #include "server/leases/slow_requests.h"
+#include "server/session/introductions.h"
 #include "server/session/request.h"
 #include "server/session/session.h"
 #include "server/session/trust.h"
@@ -161,6 +162,8 @@ static json_t *status_for(const struct kr_server *server, const struct kr_key_ow
 		json_pack("{s:o, s:b}", "path", kr_text_json(server->options->export_path), "present",
 			!server->export_lost));
 	json_object_set_new(object, "nodes", nodes_status(server, user, now_ns));
+	json_object_set_new(object, "introduced_jobs",
+		kr_introductions_status(server->sessions->introductions, &user->uid, now_ns));
 	return object;
 }
 
@@ -247,6 +250,8 @@ static json_t *whole_status(const struct kr_server *server)
 	json_object_set_new(json_object_get(object, "data"), "overlapped_files", kr_data_overlaps(server->data));
 	json_object_set_new(json_object_get(object, "data"), "hops", kr_data_hops(server->data));
 	json_object_set_new(object, "nodes", nodes_status(server, NULL, kr_clock_ns()));
+	json_object_set_new(object, "introduced_jobs",
+		kr_introductions_status(server->sessions->introductions, NULL, kr_clock_ns()));
 	return object;
 }
 

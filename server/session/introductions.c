@@ -7,6 +7,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/text.h"
+#include "common/base/util.h"
 
 void kr_introductions_init(struct kr_introductions *table, uint64_t lease_ns, bool restarted, uint64_t now_ns)
 {
@@ -130,4 +131,21 @@ int kr_introduce(struct kr_introductions *table, const struct kr_introduce_reque
 		return hear_head(table, job, request, now_ns, ret);
 	*ret = job;
 	return 0;
+}
+
+json_t *kr_introductions_status(const struct kr_introductions *table, const uint32_t *owner, uint64_t now_ns)
+{
+	const struct kr_introduction *job;
+	json_t *jobs = json_array();
+
+	KR_LIST_FOR_EACH(job, &table->jobs, link) {
+		if (owner && job->uid != *owner)
+			continue;
+		json_array_append_new(jobs,
+			json_pack("{s:o, s:I, s:o, s:o, s:i, s:I}", "job", kr_text_json(job->job), "user",
+				(json_int_t)job->uid, "node", kr_text_json(job->node), "address",
+				kr_text_json(job->address), "port", (int)job->port, "silent_ms",
+				(json_int_t)((now_ns - job->heard_ns) / KR_NS_PER_MS)));
+	}
+	return jobs;
 }

@@ -18,6 +18,8 @@
 #ifndef KR_SERVER_INTRODUCTIONS_H
 #define KR_SERVER_INTRODUCTIONS_H
 
+#include <jansson.h>
+
 #include "common/base/list.h"
 #include "common/rpc/msg.h"
 
@@ -53,6 +55,9 @@ void kr_introductions_fini(struct kr_introductions *table);
  * statuses. */
 int kr_introduce(struct kr_introductions *table, const struct kr_introduce_request *request, uint32_t uid,
 	uint64_t now_ns, const struct kr_introduction **ret);
+/* [{"job", "user", "node", "address", "port", "silent_ms"}]: the jobs with their heads; port 0: it does not serve yet.
+ * OWNER: only this user's; NULL: all. */
+json_t *kr_introductions_status(const struct kr_introductions *table, const uint32_t *owner, uint64_t now_ns);
 bool kr_introduction_is_head(const struct kr_introduction *job, const struct kr_introduce_request *request);
 
 #endif

@@ -86,6 +86,12 @@ mkdir "$WORK/user" "$WORK/user/mnt" && cp "$WORK/key" "$WORK/user/key" && chown 
 port=$(grep -o "serves it at [^ ]*" "$WORK/node$head/log" | tail -1 | cut -d' ' -f4)
 refused $other "does not accept|wants a key|its key|has no such key" "$B/fuse/kairanfs" "$port:/" "$(mnt $other)" -o "key=$WORK/key,local=$WORK/node$other/local/x,connect_timeout=1"
 
+note "the server's status tells which node has the job's files"
+kairan $other status --key "$WORK/key" $SERVER_ADDRESS >"$WORK/said" || fail "status of the server: $(cat "$WORK/said")"
+grep -qE "^  job  *a of user 0: its files are on node node$head, ${port%:*} port ${port##*:}, heard of .* ago$" "$WORK/said" ||
+	fail "the server does not tell of job a at $port: $(cat "$WORK/said")"
+[ "$(grep -c "^  job " "$WORK/said")" = 1 ] || fail "more jobs than one: $(cat "$WORK/said")"
+
 note "another job on the same nodes"
 enter $member b && enter $head b && enter $other b
 [ -n "$(keeper $member b)" ] && [ -z "$(keeper $head b)" ] || fail "the head of job b"

@@ -246,6 +246,34 @@ static void there_is_never_a_second_head(void **state)
 	}
 }
 
+static void assert_shown(const uint32_t *owner, uint64_t now_ns, const char *expected)
+{
+	json_t *jobs = kr_introductions_status(&table, owner, now_ns);
+	char *text = json_dumps(jobs, JSON_COMPACT | JSON_SORT_KEYS);
+
+	assert_string_equal(text, expected);
+	free(text);
+	json_decref(jobs);
+}
+
+static void status_shows_each_user_their_jobs(void **state)
+{
+	static const uint32_t alice = ALICE, bob = BOB;
+	const uint64_t second = UINT64_C(1000000000);
+
+#define OF_ALICE \
+	"{\"address\":\"10.0.0.1\",\"job\":\"a\",\"node\":\"n\",\"port\":5001,\"silent_ms\":2000,\"user\":1000}"
+#define OF_BOB "{\"address\":\"\",\"job\":\"a\",\"node\":\"n\",\"port\":0,\"silent_ms\":2000,\"user\":1001}"
+	(void)state;
+	assert_shown(NULL, 0, "[]");
+	ask("a", 1, ALICE, 0, second);
+	serve("a", 1, second);
+	ask("a", 2, BOB, 0, second);
+	assert_shown(NULL, 3 * second, "[" OF_ALICE "," OF_BOB "]");
+	assert_shown(&alice, 3 * second, "[" OF_ALICE "]");
+	assert_shown(&bob, 3 * second, "[" OF_BOB "]");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -261,6 +289,7 @@ int main(void)
 		TEST(addresses_are_bounded),
 		TEST(jobs_are_bounded),
 		TEST(there_is_never_a_second_head),
+		TEST(status_shows_each_user_their_jobs),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
