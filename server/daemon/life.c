@@ -63,13 +63,14 @@ static void export_ticked(struct kr_job *job)
 	struct kr_server *server = job->server;
 
 	server->daemon->ticking_export = false;
-	if (tick->err && !server->export_lost)
+	if (tick->err && !server->export_lost) {
 		kr_log_error("the export %s has vanished: nodes get ESTALE until it is back "
-			     "(restart kairand if it was replaced "
-			     "on purpose)",
+			     "(restart kairand if it was replaced on purpose)",
 			server->options->export_path);
-	else if (!tick->err && server->export_lost)
+		kr_invalidation_all_changed(server);
+	} else if (!tick->err && server->export_lost) {
 		kr_log_info("the export %s is back", server->options->export_path);
+	}
 	server->export_lost = tick->err != 0;
 	free(tick);
 }
