@@ -5,7 +5,7 @@ RESULTS=$WORK/results
 PROGRAM=$TOP/test/bench/small.py
 
 prepare() {
-	local system i
+	local system i round
 	mkdir "$SOURCE"
 	git -C "$TOP" archive HEAD | tar -C "$SOURCE" -x || fail "needs the repository"
 	tar -C "$SOURCE" -cf "$WORK/source.tar" .
@@ -16,6 +16,10 @@ prepare() {
 	for system in kairan sshfs; do
 		mkdir -p "$EXPORT/$system/flat"
 		for i in $(seq "$FILES"); do echo "$i" >"$EXPORT/$system/flat/file$i"; done
+		for round in $(seq "$ROUNDS"); do
+			mkdir "$EXPORT/$system/unread.$round"
+			for i in $(seq "$FILES"); do head -c 6000 /dev/urandom >"$EXPORT/$system/unread.$round/$i"; done
+		done
 		cp -a "$SOURCE" "$EXPORT/$system/same"
 		cp -a "$WORK/repository" "$EXPORT/$system/repository"
 	done
@@ -65,6 +69,7 @@ measure create "python3 $PROGRAM create new.ROUND $FILES"
 measure untar "mkdir out.ROUND && tar -C out.ROUND -xf $WORK/source.tar"
 measure ls-l "ls -l flat"
 measure stat-known "seq -f flat/file%.0f $FILES | LC_ALL=C sort | xargs stat"
+measure read-new "cat unread.ROUND/* | wc -c"
 measure find "find same -type f -newer flat"
 measure rsync-nothing "rsync -a $SOURCE/ same/"
 measure rsync-nothing-aHAX "rsync -aHAX $SOURCE/ same/"
