@@ -138,6 +138,28 @@ static void an_answer_on_another_connection_is_told(void **state)
 	assert_true(told(changer, &root));
 }
 
+/* There are 64 bits for all nodes. */
+static void a_node_does_not_write_at_once_what_another_node_with_its_bit_has_noted(void **state)
+{
+	struct fixture *f = *state;
+	struct node *holder = joined(f, 0), *writer;
+	struct kr_open_request open = {.flags = KR_OPEN_WRITE, .want = KR_LEASE_WRITE};
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	f->server.sessions->last_node = holder->hello.node + 63;
+	writer = joined(f, 1);
+	assert_int_equal(writer->hello.node, holder->hello.node + 64);
+	open.file = create(writer, "f", 0);
+	move_clock(MOMENT_MS);
+	assert_int_equal(lookup(holder, "f", NULL), 0);
+	assert_int_equal(node_call(writer, KR_MSG_OPEN, &open, &reply), 0);
+	assert_int_equal(reply->open_reply.granted, 0);
+	id = send_lease(writer, &open.file, KR_LEASE_WRITE);
+	node_reply(holder, node_asked(holder, KR_MSG_INVALIDATE), NULL);
+	assert_int_equal(node_result(writer, id, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -145,6 +167,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_does_not_forget_by_itself_is_told, set_up, teardown),
 		cmocka_unit_test_setup_teardown(what_was_behind_a_removed_name_is_told, set_up, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_on_another_connection_is_told, set_up, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_node_does_not_write_at_once_what_another_node_with_its_bit_has_noted, set_up, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
