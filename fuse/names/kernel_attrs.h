@@ -1,8 +1,9 @@
 /* Attributes in the kernel: for how long the kernel may answer stat(2) by itself, and how the node takes that back.
  *
  * A grant.  A reply to GETATTR, LOOKUP or READDIRPLUS gives the kernel attributes with a timeout: what is left of the
- * attribute cache's entry, at most KR_KERNEL_ATTRS_MS, and not beyond the fencing time.  Other replies (CREATE, MKDIR, LINK, SETATTR) give none,
- * because the kernel installs their attributes whatever it has heard since.  There is no timeout either
+ * attribute cache's entry, at most KR_KERNEL_ATTRS_MS, and not beyond the fencing time.  Other replies (CREATE, MKDIR,
+ * LINK, SETATTR) give none, because the kernel installs their attributes whatever it has heard since.  There is no
+ * timeout either
  *   - while the attribute cache would not answer GETATTR with these very attributes (a change of our own is under way,
  *     the node is fenced, another node writes);
  *   - while the file has unflushed bytes of this node;

@@ -51,8 +51,8 @@ struct kr_buf *kr_cache_take_memory(struct kr_cache_entry *entry, uint64_t *ret_
 	return buf;
 }
 
-/* With the lock held: the place that has *RET_MARK if the entry's bytes have been dropped, and have not come again since.
- * Entries share places: the latest one is known. */
+/* With the lock held: the place that has *RET_MARK if the entry's bytes have been dropped, and have not come again
+ * since.  Entries share places: the latest one is known. */
 static uint32_t *dropped(const struct kr_cache_entry *entry, uint32_t *ret_mark)
 {
 	uint64_t hash = kr_hash_bytes(entry->name, strlen(entry->name));
