@@ -61,6 +61,7 @@ static void export_ticked(struct kr_job *job)
 {
 	struct export_tick *tick = KR_CONTAINER_OF(job, struct export_tick, job);
 	struct kr_server *server = job->server;
+	bool changed;
 
 	server->daemon->ticking_export = false;
 	if (tick->err && !server->export_lost)
@@ -70,7 +71,10 @@ static void export_ticked(struct kr_job *job)
 			server->options->export_path);
 	else if (!tick->err && server->export_lost)
 		kr_log_info("the export %s is back", server->options->export_path);
+	changed = server->export_lost != (tick->err != 0);
 	server->export_lost = tick->err != 0;
+	if (changed)
+		kr_invalidation_all_changed(server);
 	free(tick);
 }
 
