@@ -38,6 +38,19 @@ struct kr_buf *kr_cache_memory_get(struct kr_cache_entry *entry, uint64_t block,
 	return kr_buf_get(entry->memory);
 }
 
+struct kr_buf *kr_cache_take_memory(struct kr_cache_entry *entry, uint64_t *ret_checksum)
+{
+	struct kr_buf *buf;
+
+	KR_SCOPED_LOCK(&entry->cache->lock);
+	buf = kr_cache_memory_take(entry);
+	if (!buf)
+		return NULL;
+	*ret_checksum = entry->memory_checksum;
+	kr_cache_forget_block(entry, 0);
+	return buf;
+}
+
 /* With the lock held: the place that has *RET_MARK if the entry's bytes have been dropped, and have not come again
  * since.  Entries share places: the latest one is known. */
 static uint32_t *dropped(const struct kr_cache_entry *entry, uint32_t *ret_mark)

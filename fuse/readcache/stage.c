@@ -483,8 +483,10 @@ int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes)
 		}
 	}
 	*ret_bytes = KR_MIN((blocks - absent) * KR_BLOCK_SIZE, stage->size);
-	if (absent == 0)
+	if (absent == 0) {
+		kr_stage_keep(stage);
 		return 1;
+	}
 	pthread_mutex_lock(&stage->lock);
 	err = failure(stage, first);
 	if (!err && stage->live && kr_puller_idle(&stage->puller) && stage->ahead_count == 0)

@@ -151,6 +151,8 @@ void kr_stage_beside_lost(struct kr_stage *stage);
 void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged);
 /* The whole of a small file has come by itself. */
 void kr_stage_deliver_whole(struct kr_stage *stage, struct kr_buf *buf, uint64_t checksum);
+/* What the cache has in memory only gets a file. */
+void kr_stage_keep(struct kr_stage *stage);
 /* Forgets all blocks in memory. */
 void kr_stage_drop_held(struct kr_stage *stage);
 /* Forgets one; returns its buffer (owned). */

@@ -292,8 +292,17 @@ static void drop_request(struct kr_request *request)
 
 bool kr_invalidation_others_cache(struct kr_server *server, const struct kr_fid *fid, uint32_t node)
 {
-	return kr_invalidation_table_others_cache(
-		&server->invalidation->table, kr_attr_cache_bucket(fid), node, now_ms());
+	uint64_t holders =
+		kr_invalidation_table_holders(&server->invalidation->table, kr_attr_cache_bucket(fid), now_ms());
+	const struct kr_session *session;
+
+	if (!holders)
+		return false;
+	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
+		if (session->node != node && caches_attrs(session) && holders & kr_attr_cache_node_bit(session->node))
+			return true;
+	}
+	return false;
 }
 
 void kr_invalidation_init(struct kr_server *server)

@@ -25,7 +25,6 @@ static struct kr_attr_cache_bucket *bucket_of(struct kr_invalidation_table *tabl
 	return &table->buckets[bucket];
 }
 
-/* The bits of the nodes whose attribute caches may still hold the bucket. */
 static uint64_t holders(struct kr_attr_cache_bucket *bucket, uint64_t now_ms)
 {
 	if (now_ms > bucket->granted_ms + KR_ATTR_CACHE_GRANT_MS)
@@ -98,8 +97,7 @@ bool kr_invalidation_table_grant(struct kr_invalidation_table *table, uint32_t n
 	return true;
 }
 
-bool kr_invalidation_table_others_cache(
-	struct kr_invalidation_table *table, uint32_t number, uint32_t node, uint64_t now_ms)
+uint64_t kr_invalidation_table_holders(struct kr_invalidation_table *table, uint32_t number, uint64_t now_ms)
 {
-	return holders(bucket_of(table, number), now_ms) & ~kr_attr_cache_node_bit(node);
+	return holders(bucket_of(table, number), now_ms);
 }

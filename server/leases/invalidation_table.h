@@ -58,8 +58,7 @@ void kr_invalidation_table_end_all(struct kr_invalidation_table *table);
  * way. */
 bool kr_invalidation_table_grant(struct kr_invalidation_table *table, uint32_t bucket, uint32_t node, uint64_t since,
 	uint32_t own, uint64_t now_ms);
-/* Whether any node but NODE may cache the bucket. */
-bool kr_invalidation_table_others_cache(
-	struct kr_invalidation_table *table, uint32_t bucket, uint32_t node, uint64_t now_ms);
+/* The bits of the nodes that may cache the bucket. */
+uint64_t kr_invalidation_table_holders(struct kr_invalidation_table *table, uint32_t bucket, uint64_t now_ms);
 
 #endif

@@ -27,6 +27,9 @@ counted said 1 stage --wait "$(mnt 1)/tree" || fail "stage: $(cat "$WORK/said")"
 note "sent $sent of $bytes"
 grep -q '^staged 43 files, .* on 3 nodes$' "$WORK/said" || fail "said: $(cat "$WORK/said")"
 [ "$sent" -gt "$bytes" ] && [ "$sent" -lt $((bytes * 18 / 10)) ] || fail "the server sent $sent bytes of $bytes"
+in_memory() { kairan "$1" status --json "$(mnt "$1")" | python3 -c 'import json, sys; print(json.load(sys.stdin)["cache"]["memory_bytes"])'; }
+on_disk() { [ "$(in_memory "$1")" = 0 ]; }
+for i in 1 2 3; do until_ok 30 "node $i's disk has it" on_disk "$i" || fail "node $i has $(in_memory "$i") bytes in memory only"; done
 counted read_everywhere
 [ "$sent" -lt 2000000 ] || fail "the server sent $sent bytes of what had been staged"
 (cd "$EXPORT/tree" && find . -type f -print0 | sort -z | xargs -0 cat | sha256sum) >"$WORK/sum"

@@ -470,6 +470,41 @@ static void data_that_came_with_open_is_checked_and_served(void **state)
 	assert_int_equal(world->blocks_sent, 0);
 }
 
+static struct kr_cache_counters counters_of(struct node *node)
+{
+	struct kr_cache_counters counters;
+
+	kr_cache_counters(node->mount.cache, &counters);
+	return counters;
+}
+
+/* What programs read meanwhile would push it out of memory, and the next mount would not find it. */
+static void a_small_file_that_came_with_open_gets_a_file_when_it_is_staged(void **state)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S, bytes;
+	struct node *node = &world->nodes[1];
+	struct kr_buf *buf = kr_buf_new(5000);
+
+	(void)state;
+	world->size = 5000;
+	start_node(1, LARGE);
+	buf->length = 5000;
+	memcpy(buf->data, world->content, 5000);
+	assert_int_equal(kr_stage_put_inline(node->stage, buf, kr_checksum(buf->data, 5000)), 0);
+	kr_buf_put(buf);
+	assert_int_equal(kr_stage_all(node->stage, &bytes), 1);
+	assert_int_equal(bytes, 5000);
+	assert_int_equal(try_read(node, 0, 5000), 1);
+	while (counters_of(node).files == 0) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	assert_int_equal(counters_of(node).memory_bytes, 0);
+	assert_int_equal(try_read(node, 0, 5000), 1);
+	assert_int_equal(kr_stage_all(node->stage, &bytes), 1);
+	assert_int_equal(world->blocks_sent, 0);
+}
+
 /* By a job of a former stage of the file, which is not told of who reads now. */
 static void a_reader_goes_on_when_somebody_else_has_put_its_block(void **state)
 {
@@ -515,6 +550,7 @@ int main(void)
 		TEST(own_flushed_bytes_are_patched_into_the_copy),
 		TEST(a_small_file_is_read_back_as_soon_as_it_is_flushed),
 		TEST(data_that_came_with_open_is_checked_and_served),
+		TEST(a_small_file_that_came_with_open_gets_a_file_when_it_is_staged),
 		TEST(a_reader_goes_on_when_somebody_else_has_put_its_block),
 	};
 

@@ -138,6 +138,108 @@ static void an_answer_on_another_connection_is_told(void **state)
 	assert_true(told(changer, &root));
 }
 
+/* There are 64 bits for all nodes. */
+static void a_node_does_not_write_at_once_what_another_node_with_its_bit_has_noted(void **state)
+{
+	struct fixture *f = *state;
+	struct node *holder = joined(f, 0), *writer;
+	struct kr_open_request open = {.flags = KR_OPEN_WRITE, .want = KR_LEASE_WRITE};
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	f->server.sessions->last_node = holder->hello.node + 63;
+	writer = joined(f, 1);
+	assert_int_equal(writer->hello.node, holder->hello.node + 64);
+	open.file = create(writer, "f", 0);
+	move_clock(MOMENT_MS);
+	assert_int_equal(lookup(holder, "f", NULL), 0);
+	assert_int_equal(node_call(writer, KR_MSG_OPEN, &open, &reply), 0);
+	assert_int_equal(reply->open_reply.granted, 0);
+	id = send_lease(writer, &open.file, KR_LEASE_WRITE);
+	node_reply(holder, node_asked(holder, KR_MSG_INVALIDATE), NULL);
+	assert_int_equal(node_result(writer, id, NULL), 0);
+}
+
+static uint64_t send_remove(struct node *node, const char *name)
+{
+	return node_send(node, KR_MSG_REMOVE, &(struct kr_remove_request){.parent = node->hello.root, .name = name});
+}
+
+/* Moments until the request is answered, while both nodes say that they live. */
+static int moments_until(struct fixture *f, struct node *node, uint64_t id, struct node *silent)
+{
+	int moments = 0;
+
+	while (!is_answered(node, id)) {
+		pass_a_moment(f);
+		settle(node);
+		if (!silent->closed)
+			settle(silent);
+		assert_true(++moments * MOMENT_MS < 10 * LEASE_MS);
+	}
+	return moments;
+}
+
+/* It is not heard after a lease time, and lost after another. */
+static void a_change_ends_when_a_connected_node_does_not_forget(void **state)
+{
+	struct fixture *f = *state;
+	struct node *silent = joined(f, 0), *changer = joined(f, 1);
+	struct kr_cancel_request cancel = {0};
+	uint64_t id;
+	int moments;
+
+	create(changer, "f", 0);
+	create(changer, "g", 0);
+	assert_int_equal(lookup(silent, "f", NULL), 0);
+	cancel.request = send_remove(changer, "f");
+	node_asked(silent, KR_MSG_INVALIDATE);
+	assert_int_equal(node_call(changer, KR_MSG_CANCEL, &cancel, NULL), 0);
+	assert_int_equal(node_result(changer, cancel.request, NULL), -EINTR);
+	id = send_remove(changer, "f");
+	moments = moments_until(f, changer, id, silent);
+	assert_int_equal(node_result(changer, id, NULL), 0);
+	assert_true(silent->closed);
+	assert_in_range(moments * MOMENT_MS, LEASE_MS * 2, LEASE_MS * 2 + 4 * MOMENT_MS);
+	assert_int_equal(node_call(changer, KR_MSG_REMOVE,
+				 &(struct kr_remove_request){.parent = changer->hello.root, .name = "g"}, NULL),
+		0);
+}
+
+static void forget_all(struct node *node)
+{
+	for (size_t i = 0; i < node->asked_count; i++) {
+		struct node_asked *asked = &node->asked[i];
+
+		if (asked->type == KR_MSG_INVALIDATE && !asked->answered && !(asked->flags & KR_FRAME_ONEWAY))
+			node_reply(node, asked, NULL);
+	}
+}
+
+static void two_nodes_that_change_what_the_other_has_noted_do_not_wait_for_each_other(void **state)
+{
+	struct fixture *f = *state;
+	struct node *a = joined(f, 0), *b = joined(f, 1);
+	uint64_t of_a, of_b;
+
+	create(a, "f", 0);
+	create(a, "g", 0);
+	assert_int_equal(lookup(a, "none", NULL), -ENOENT);
+	assert_int_equal(lookup(b, "none", NULL), -ENOENT);
+	of_a = send_remove(a, "f");
+	of_b = send_remove(b, "g");
+	node_asked(a, KR_MSG_INVALIDATE);
+	node_asked(b, KR_MSG_INVALIDATE);
+	for (int i = 0; i < 20 && !(is_answered(a, of_a) && is_answered(b, of_b)); i++) {
+		forget_all(a);
+		forget_all(b);
+		a_moment_later(f, a);
+		settle(b);
+	}
+	assert_int_equal(node_result(a, of_a, NULL), 0);
+	assert_int_equal(node_result(b, of_b, NULL), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -145,6 +247,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_does_not_forget_by_itself_is_told, set_up, teardown),
 		cmocka_unit_test_setup_teardown(what_was_behind_a_removed_name_is_told, set_up, teardown),
 		cmocka_unit_test_setup_teardown(an_answer_on_another_connection_is_told, set_up, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_node_does_not_write_at_once_what_another_node_with_its_bit_has_noted, set_up, teardown),
+		cmocka_unit_test_setup_teardown(a_change_ends_when_a_connected_node_does_not_forget, set_up, teardown),
+		cmocka_unit_test_setup_teardown(
+			two_nodes_that_change_what_the_other_has_noted_do_not_wait_for_each_other, set_up, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
