@@ -235,8 +235,10 @@ void kr_stage_deliver_whole(struct kr_stage *stage, struct kr_buf *buf, uint64_t
 void kr_stage_keep(struct kr_stage *stage)
 {
 	uint64_t checksum;
-	struct kr_buf *buf = stage->patching ? NULL : kr_cache_take_memory(stage->entry, &checksum);
+	struct kr_buf *buf = NULL;
 
+	if (stage->known && !stage->patching)
+		buf = kr_cache_take_memory(stage->entry, &checksum);
 	if (buf)
 		kr_stage_deliver(stage, 0, buf, checksum, false);
 	kr_buf_put(buf);
