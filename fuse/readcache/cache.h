@@ -25,7 +25,7 @@ enum {
 	KR_CACHE_HIGH = 95,              /* percent of the limit */
 	KR_CACHE_LOW = 85,               /* the same */
 	KR_CACHE_MEMORY = 16 << 20,      /* bytes of small files in memory, at most, with what they cost besides */
-	KR_CACHE_MEMORY_FILE = 32 * 1024 /* of one file */
+	KR_CACHE_MEMORY_FILE = 32 * 1024 /* of one file, with what its buffer has to spare */
 };
 
 struct kr_cache;

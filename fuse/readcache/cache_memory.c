@@ -85,7 +85,7 @@ int kr_cache_put_memory(struct kr_cache_entry *entry, uint64_t edition, struct k
 		return -ESTALE;
 	if (entry->busy || entry->on_disk || entry->creating || entry->writers > 0)
 		return -EBUSY;
-	if (buf->length != entry->size || buf->length == 0 || buf->length > KR_CACHE_MEMORY_FILE)
+	if (buf->length != entry->size || buf->length == 0 || buf->capacity > KR_CACHE_MEMORY_FILE)
 		return -EINVAL;
 	place = dropped(entry, &mark);
 	if (*place == mark) {
