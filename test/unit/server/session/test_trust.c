@@ -325,13 +325,14 @@ static void add_conflict(struct fixture *f, const struct kr_key_owner *owner, ui
 static void expect_own_only(json_t *status)
 {
 	static const char *const names[] = {"kind", "version", "uptime_ms", "clock_ms", "lease_ms", "grace", "user",
-		"conflicts", "export", "nodes"};
+		"conflicts", "introduced_jobs", "export", "nodes"};
 	const json_t *conflicts = json_object_get(status, "conflicts"), *nodes = json_object_get(status, "nodes");
 
 	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++)
 		assert_non_null(json_object_get(status, names[i]));
 	assert_int_equal(json_object_size(status), KR_ARRAY_SIZE(names));
 	assert_int_equal(json_object_size(json_object_get(status, "export")), 2);
+	assert_int_equal(json_array_size(json_object_get(status, "introduced_jobs")), 0);
 	assert_int_equal(json_array_size(conflicts), 1);
 	assert_string_equal(json_string_value(json_object_get(json_array_get(conflicts, 0), "path")), "mine");
 	assert_int_equal(json_array_size(nodes), 1);
