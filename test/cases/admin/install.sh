@@ -1,4 +1,5 @@
 # What is installed works from where it lies: the service's readiness, mount -t fuse.kairanfs, prologue and epilogue of jobs.
+# timeout: 240
 . "$TOP/test/lib.sh"
 cluster 1
 DESTDIR=$WORK/root meson install -C "$B" --no-rebuild >"$WORK/install.log" 2>&1 || fail "install: $(tail -3 "$WORK/install.log")"
