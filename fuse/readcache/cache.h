@@ -86,7 +86,7 @@ int kr_cache_put(
 int kr_cache_put_memory(struct kr_cache_entry *entry, uint64_t edition, struct kr_buf *buf, uint64_t checksum);
 /* Takes the entry's bytes out of memory, for kr_cache_put: they shall outlast what is read after them.  Returns owned;
  * NULL: there are none. */
-struct kr_buf *kr_cache_take_memory(struct kr_cache_entry *entry, uint64_t *ret_checksum);
+struct kr_buf *kr_cache_unload_memory(struct kr_cache_entry *entry, uint64_t *ret_checksum);
 
 /* A block whose bytes change with the file's version. */
 struct kr_cache_replaced {

@@ -38,7 +38,7 @@ struct kr_buf *kr_cache_memory_get(struct kr_cache_entry *entry, uint64_t block,
 	return kr_buf_get(entry->memory);
 }
 
-struct kr_buf *kr_cache_take_memory(struct kr_cache_entry *entry, uint64_t *ret_checksum)
+struct kr_buf *kr_cache_unload_memory(struct kr_cache_entry *entry, uint64_t *ret_checksum)
 {
 	struct kr_buf *buf;
 

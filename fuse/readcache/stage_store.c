@@ -238,7 +238,7 @@ void kr_stage_keep(struct kr_stage *stage)
 	struct kr_buf *buf = NULL;
 
 	if (stage->known && !stage->patching)
-		buf = kr_cache_take_memory(stage->entry, &checksum);
+		buf = kr_cache_unload_memory(stage->entry, &checksum);
 	if (buf)
 		kr_stage_deliver(stage, 0, buf, checksum, false);
 	kr_buf_put(buf);
