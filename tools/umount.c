@@ -88,7 +88,7 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		printf("the daemon of %s is gone\n", mounted->path);
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
-	if (strstr(mounted->source, ":/"))
+	if (strstr(mounted->source, ":/") || strncmp(mounted->source, "job:", 4) == 0)
 		printf("what is not on the server stays in the journal, and the next mount with the same local directory "
 		       "sends it\n");
 	else
@@ -126,6 +126,17 @@ static void limit_drain(const struct kr_mounted *mounted, const char *ms)
 	json_decref(status);
 }
 
+/* The mount of a job's head: nothing of the job is left after it. */
+static bool ends_job(const struct kr_mounted *mounted)
+{
+	json_t *status = NULL;
+	bool ends =
+		kr_ask_mount(mounted, "status", "", &status) == 0 && json_is_true(json_object_get(status, "ends_job"));
+
+	json_decref(status);
+	return ends;
+}
+
 /* 0: the daemon does not tell. */
 static unsigned long drain_timeout_of(const struct kr_mounted *mounted)
 {
@@ -149,7 +160,7 @@ static int flush_and_unmount(
 
 	if (force || dead)
 		return unmount_by_force(mounted, pid, dead);
-	if (known)
+	if (known && !ends_job(mounted))
 		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
 	if (result == KR_EXIT_FAILED)
 		return result;

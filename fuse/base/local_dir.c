@@ -416,6 +416,11 @@ static void remove_again(const struct kr_local *local)
 	rmdir(local->path);
 }
 
+void kr_local_keep(struct kr_local *local)
+{
+	local->view = local->made = false;
+}
+
 void kr_local_free(struct kr_local *local)
 {
 	if (!local)

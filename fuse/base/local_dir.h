@@ -26,6 +26,8 @@ int kr_local_open(const struct kr_mount_options *options, struct kr_local **ret_
 int kr_local_bind(struct kr_local *local, const uint8_t export_id[16]);
 /* The mount has ended, and the daemon flushes the rest: a new mount may now wait for that. */
 void kr_local_leaving(struct kr_local *local);
+/* kr_local_free removes nothing: something of the mount stays for the next one. */
+void kr_local_keep(struct kr_local *local);
 /* Unlocks.  If kr_local_open has made the directory, and it was never bound, removes it.  A view's directory goes with
  * all that the mount has made in it, unless something else is left there. */
 void kr_local_free(struct kr_local *local);

@@ -67,7 +67,7 @@ static const struct kr_option table[] = {
 	{.name = "cache_max", .type = KR_OPTION_SIZE, .offset = FIELD(cache_max), .default_text = "0",
 		.help = "limit of the read cache; 0: by the free space"},
 	{.name = "flush_age", .type = KR_OPTION_SECONDS, .offset = FIELD(flush_age), .default_text = "5", .min = 10,
-		.max = 3600000, .help = "bytes older than this go to the server without being asked"},
+		.max = KR_FLUSH_AGE_MAX_MS, .help = "bytes older than this go to the server without being asked"},
 	{.name = "flush_backlog", .type = KR_OPTION_SIZE, .offset = FIELD(flush_backlog), .default_text = "8M", .min = 65536,
 		.help = "with more unflushed bytes than this of one file they go to the server at once"},
 	{.name = "stripe_size", .type = KR_OPTION_SIZE, .offset = FIELD(stripe_size), .default_text = "0", .max = UINT64_C(1) << 40,
@@ -251,8 +251,14 @@ static int check_job(struct kr_mount_options *options)
 		return kr_fail(-EINVAL, "%s: of a view=job nothing is below / when it begins", options->source);
 	if (options->size && options->size < SIZE_MIN)
 		return kr_fail(-EINVAL, "size: at least 1M");
-	if (!is_given(options, "close")) /* nothing has to survive the job */
+	/* Nothing has to survive the job, so what a node writes stays on its disk until another node asks for it, or
+	 * until there is too much of it (flush.h). */
+	if (!is_given(options, "close"))
 		options->close = KR_CLOSE_ASYNC;
+	if (!is_given(options, "flush_age"))
+		options->flush_age = KR_FLUSH_AGE_MAX_MS;
+	if (!is_given(options, "flush_backlog"))
+		options->flush_backlog = UINT64_MAX;
 	return 0;
 }
 

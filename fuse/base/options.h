@@ -8,6 +8,7 @@
 
 #include "common/rpc/resolve.h"
 
+enum { KR_FLUSH_AGE_MAX_MS = 3600000 };
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
 enum kr_view_kind { KR_VIEW_CACHE, KR_VIEW_NODE, KR_VIEW_JOB };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
@@ -52,6 +53,7 @@ struct kr_mount_options {
 	uint64_t stripe_size; /* for programs; 0: none */
 	bool replay;          /* not an option: replays a journal without a mount */
 	const char *head;     /* not an option: mounts what this head of a job serves ("node n1 (ADDR:PORT)"); NULL */
+	bool ends_job;        /* not an option: the head's own mount; nothing unflushed is worth anything after it */
 	uint64_t timeo, drain_timeout, connect_timeout;
 	uint64_t threads;
 	char *cpus;        /* NULL: as the parent */

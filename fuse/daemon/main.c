@@ -132,9 +132,9 @@ static int run(struct child *child)
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
 	} else if (child->mounted) {
 		kr_log_info("the mount on %s has ended; %s", child->options->mount_point,
-			is_view             ? "what it held is removed" :
-				result == 0 ? "the server has all of it on its disk" :
-					      "its journal keeps the rest for the next mount");
+			result == 1     ? "its journal keeps the rest for the next mount" :
+				is_view ? "what it held is removed" :
+					  "the server has all of it on its disk");
 	}
 	kr_local_free(child->local);
 	if (result == -ENOTCONN && child->mounted) /* threads still run: kr_serve */

@@ -178,6 +178,7 @@ static json_t *public_status(struct kr_mount *mount)
 	json_object_set_new(status, "mount_point", kr_text_json(mount->options->mount_point));
 	json_object_set_new(status, "node_name", kr_text_json(kr_local_node_name(mount->local)));
 	json_object_set_new(status, "pid", json_integer(getpid()));
+	json_object_set_new(status, "ends_job", json_boolean(mount->options->ends_job));
 	json_object_set_new(status, "drain_timeout_ms", number(mount->options->drain_timeout));
 	json_object_set_new(status, "stopping", json_boolean(mount->stopping));
 	return status;

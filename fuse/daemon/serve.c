@@ -163,6 +163,8 @@ static uint64_t drain_deadline(struct kr_serve *serve)
 {
 	uint64_t unsaid = 0;
 
+	if (serve->mount.options->ends_job)
+		return 1;
 	atomic_compare_exchange_strong(&serve->mount.drain_deadline_ns, &unsaid,
 		kr_clock_ns() + serve->mount.options->drain_timeout * KR_NS_PER_MS);
 	return atomic_load(&serve->mount.drain_deadline_ns);
@@ -515,7 +517,8 @@ static void start_last_drain(void *context)
 {
 	struct kr_step *step = context;
 	struct kr_serve *serve = step->serve;
-	uint64_t least = serve->gone ? 0 : kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
+	bool at_once = serve->gone || serve->mount.options->ends_job;
+	uint64_t least = at_once ? 0 : kr_clock_ns() + LATE_DRAIN_MS * KR_NS_PER_MS;
 
 	kr_local_leaving(serve->mount.local);
 	/* Nothing waits for the kernel any more. */

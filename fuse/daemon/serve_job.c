@@ -25,6 +25,7 @@ struct job {
 	struct kr_introduce_request request;
 	struct kr_job_head head;
 	struct kr_job_keeper keeper;
+	bool keeps; /* the place has bytes for the head: it stays when the mount ends */
 	bool (*ready)(void *context);
 	void *context;
 };
@@ -93,8 +94,38 @@ static int join(struct job *job)
 	}
 }
 
+/* Whether the file PATH has KEY.  Each head of a job has another one. */
+static bool has_key(const char *path, const struct kr_key *key)
+{
+	char text[KR_KEY_TEXT], former_text[KR_KEY_TEXT];
+	struct kr_key *former;
+	bool same;
+
+	if (kr_key_load(path, &former) < 0)
+		return false;
+	kr_key_format(key, text);
+	kr_key_format(former, former_text);
+	kr_key_put(former);
+	same = strcmp(text, former_text) == 0;
+	sodium_memzero(text, sizeof(text));
+	sodium_memzero(former_text, sizeof(former_text));
+	return same;
+}
+
+static int make_place(struct job *job, const struct kr_key *key, const char *path)
+{
+	int err = kr_job_remove(job->local);
+
+	if (err < 0)
+		return kr_fail_errno(err, "cannot remove what a former mount has left in %s/" KR_JOB_PLACE,
+			kr_local_path(job->local));
+	if (mkdirat(kr_local_fd(job->local), KR_JOB_PLACE, 0700) < 0)
+		return kr_fail_errno(-errno, "cannot write to local directory %s", kr_local_path(job->local));
+	return kr_key_save(key, path);
+}
+
 /* The place, with the job's key.  From then on the secret is in that file alone. */
-static int make_place(struct job *job)
+static int keep_or_make_place(struct job *job)
 {
 	KR_AUTO_FREE char *path = NULL;
 	struct kr_key *key;
@@ -105,9 +136,9 @@ static int make_place(struct job *job)
 		return err;
 	if (asprintf(&path, "%s/" KR_JOB_PLACE "/key", kr_local_path(job->local)) < 0)
 		abort();
-	err = mkdirat(kr_local_fd(job->local), KR_JOB_PLACE, 0700) < 0 ?
-		kr_fail_errno(-errno, "cannot write to local directory %s", kr_local_path(job->local)) :
-		kr_key_save(key, path);
+	job->keeps = !job->head.is_head && has_key(path, key);
+	if (!job->keeps)
+		err = make_place(job, key, path);
 	kr_key_put(key);
 	return err;
 }
@@ -115,11 +146,12 @@ static int make_place(struct job *job)
 /* From here on the log is no longer the caller's terminal. */
 static bool on_ready(void *context)
 {
-	const struct job *job = context;
+	struct job *job = context;
 	char place[KR_JOB_HEAD_TEXT];
 
 	if (!job->ready(job->context))
 		return false;
+	job->keeps = false;
 	kr_log_info("job %s: node %s serves it at %s", job->options->job, job->head.node,
 		kr_job_head_format(&job->head, place));
 	return true;
@@ -149,6 +181,7 @@ static int serve(struct job *job)
 	mount.source = source;
 	mount.subdir = subdir;
 	mount.head = head;
+	mount.ends_job = job->head.is_head;
 	mount.server.port = job->head.port;
 	snprintf(mount.server.host, sizeof(mount.server.host), "%s", job->head.address);
 	result = kr_local_open(&mount, &local);
@@ -166,12 +199,29 @@ static int join_and_serve(struct job *job)
 {
 	int err = join(job);
 
-	if (err == 0)
-		err = make_place(job);
+	if (err < 0) {
+		job->keeps = true; /* who knows whether that head has ended */
+		return err;
+	}
+	err = keep_or_make_place(job);
 	if (err == 0 && job->head.is_head)
 		err = kr_job_keeper_start(
 			&job->keeper, job->options, job->local, &job->request, job->parent, &job->head);
 	return err < 0 ? err : serve(job);
+}
+
+/* Of what did not reach the head. */
+static int leave_rest(struct job *job)
+{
+	int err = kr_job_head_answers(&job->head);
+
+	if (err < 0)
+		return kr_fail(-EIO, "the head of job %s, node %s, is gone (%s), and what did not reach it is lost",
+			job->options->job, job->head.node, strerror(-err));
+	kr_log_warn("%s/" KR_JOB_PLACE " keeps them for this node's next mount of job %s", kr_local_path(job->local),
+		job->options->job);
+	job->keeps = true;
+	return 1;
 }
 
 int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local, int parent,
@@ -179,19 +229,22 @@ int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local,
 {
 	struct job job = {.options = options, .local = local, .parent = parent, .ready = ready, .context = context};
 	char reason[512];
-	int result = kr_job_remove(local), err;
+	int result, err;
 
-	if (result < 0)
-		return kr_fail_errno(
-			result, "cannot remove what a former mount has left in %s/" KR_JOB_PLACE, kr_local_path(local));
 	job.request = (struct kr_introduce_request){
 		.job = options->job, .uid = geteuid(), .node = kr_local_node_name(local), .address = ""};
 	randombytes_buf(job.request.member, sizeof(job.request.member));
 	watch_signals();
 	result = join_and_serve(&job);
+	if (result == 1)
+		result = leave_rest(&job);
+	else if (result == 0)
+		job.keeps = false;
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	kr_job_keeper_stop(&job.keeper);
-	err = kr_job_remove(local);
+	err = job.keeps ? 0 : kr_job_remove(local);
+	if (job.keeps && faccessat(kr_local_fd(local), KR_JOB_PLACE, F_OK, 0) == 0)
+		kr_local_keep(local);
 	if (err < 0)
 		kr_log_warn("cannot remove all of %s/" KR_JOB_PLACE " (the next mount there does): %s",
 			kr_local_path(local), strerror(-err));

@@ -3,13 +3,16 @@
  * The node asks the site's kairand for the job's head.  A node that is head itself has a keeper serve
  * LOCAL/kairan-job/export (job_keeper.h).  Then each node of the job, the head too, mounts what the head serves, as any
  * view=cache: with a journal and a cache in LOCAL/kairan-job/mount.  So all promises about a mount hold among the job's
- * nodes, and nothing of it goes to the site's kairand.  At the end, and before the next start, the mount removes
- * LOCAL/kairan-job.
+ * nodes, and nothing of it goes to the site's kairand.  Only flushes wait longer (options.c), for bytes that nobody
+ * else asks for.
+ *
+ * At the end the mount removes LOCAL/kairan-job.  But what could not be flushed stays for this node's next mount of the
+ * job: the head's key tells that it is the same one, since each head has another.  A mount of another job removes it.
  *
  * A process may be killed between any two steps:
  *  - before it is head, or before its keeper runs: the site's kairand makes another member head after a lease time;
  *  - later: see job_keeper.h for the head, introductions.h (server/session) for the site's kairand.  A member that is
- *    killed takes its unflushed bytes with it, and nothing else.
+ *    killed has its unflushed bytes in its journal, as any mount.
  */
 #ifndef KR_FUSE_SERVE_JOB_H
 #define KR_FUSE_SERVE_JOB_H

@@ -63,11 +63,11 @@ bool kr_drain_report(struct kr_mount *mount)
 	struct kr_flusher_left left;
 
 	kr_flusher_left(mount->flusher, &left);
-	if (!left.dirty && !left.unstable)
+	if ((!left.dirty && !left.unstable) || mount->options->ends_job)
 		return true;
 	if (mount->options->head) {
-		kr_log_warn("%" PRIu64 " bytes of %u files did not reach %s, and are lost", left.dirty, left.files,
-			mount->options->head);
+		kr_log_warn(
+			"%" PRIu64 " bytes of %u files did not reach %s", left.dirty, left.files, mount->options->head);
 		return false;
 	}
 	kr_log_warn(

@@ -11,7 +11,7 @@ struct kr_drain;
 struct kr_drain *kr_drain_start(
 	struct kr_mount *mount, uint64_t deadline_ns, void (*done)(void *context), void *context);
 void kr_drain_hurry(struct kr_drain *drain);
-/* Logs what is not on the server, and that it stays in the journal. True: nothing is left. */
+/* Logs what is not on the server, and that it stays in the journal. True: nothing is left that is worth anything. */
 bool kr_drain_report(struct kr_mount *mount);
 
 #endif

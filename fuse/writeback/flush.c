@@ -42,10 +42,12 @@ void kr_flush_settle(struct kr_file *file)
 	pthread_mutex_unlock(&file->lock);
 	if (busy && !listed) {
 		kr_list_append(&kr_flusher_of(file)->busy, &flush->busy);
+		kr_flusher_of(file)->busy_files++;
 		kr_flusher_start_tick(kr_flusher_of(file));
 		kr_file_get(file);
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
+		kr_flusher_of(file)->busy_files--;
 		kr_flush_watch(file, kr_clock_ns());
 		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = flush->power_lost = false;
 		flush->unjudged_err = 0;
@@ -297,6 +299,15 @@ static void tick_file(struct kr_file *file, enum kr_flush_reason reason)
 	kr_flush_watch(file, kr_clock_ns());
 }
 
+/* With a long flush_age: before writers have to wait for space, or the tick takes long. */
+static bool is_crowded(struct kr_flusher *flusher)
+{
+	struct kr_journal_usage usage;
+
+	kr_journal_usage(flusher->mount->journal, &usage);
+	return usage.used > usage.max / 4 * 3 || flusher->busy_files > KR_FLUSH_FILES_MAX;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
 	struct kr_flusher *flusher = timer->data;
@@ -306,6 +317,8 @@ static void on_tick(uv_timer_t *timer)
 	if (flusher->recovering)
 		return;
 	kr_flush_for_each(flusher, tick_file, KR_FLUSH_AGE);
+	if (is_crowded(flusher))
+		kr_flusher_ask_all(flusher, KR_FLUSH_SPACE);
 	kr_recovery_settle_power(flusher);
 	if (!waits && kr_list_empty(&flusher->busy))
 		uv_timer_stop(timer);

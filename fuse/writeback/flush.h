@@ -41,7 +41,7 @@ struct kr_late;
 enum kr_flush_reason {
 	KR_FLUSH_AGE,
 	KR_FLUSH_BACKLOG,
-	KR_FLUSH_SPACE, /* the journal is full */
+	KR_FLUSH_SPACE, /* the journal is full, or will be, or many files have bytes in it */
 	KR_FLUSH_CLOSE,
 	KR_FLUSH_SYNC,
 	KR_FLUSH_COMMAND, /* kairan flush, umount */

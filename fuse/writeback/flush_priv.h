@@ -14,6 +14,7 @@ struct kr_flusher {
 	struct kr_mount *mount;
 	struct kr_uncovered_log *uncovered;
 	struct kr_list busy; /* kr_flush.busy */
+	uint32_t busy_files; /* in it */
 	uv_timer_t tick;
 	struct kr_task space_task;
 	struct kr_list damage; /* struct kr_journal_damage: what the recovery set aside, for status */
@@ -27,7 +28,13 @@ struct kr_flusher {
 	bool stopped;
 };
 
-enum { KR_FLUSH_TICK_MS = 200, KR_FLUSH_RANGES_MAX = 8192, KR_FLUSH_BURST_MS = 1000, KR_FLUSH_STUCK_S = 60 };
+enum {
+	KR_FLUSH_TICK_MS = 200,
+	KR_FLUSH_FILES_MAX = 2048, /* with more files busy than this all are flushed */
+	KR_FLUSH_RANGES_MAX = 8192,
+	KR_FLUSH_BURST_MS = 1000,
+	KR_FLUSH_STUCK_S = 60
+};
 
 /* One FLUSH in flight. */
 struct kr_flush_send {

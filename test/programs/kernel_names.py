@@ -5,8 +5,8 @@ kernel_names.py [--seed N] [--seconds S] DIRECTORY MOUNT MOUNT
 
 Things have a number in their names.  Changers on both mounts give them the next number (rename in the directory, rename to another one,
 remove and make anew), and publish it when the call has returned.  Lookers on both mounts list the directories and look at all that is in
-them, as `ls -l` does; in between they take a published number: the name with the number before it must be gone, the name with that number
-must be there unless the thing has got another one meanwhile."""
+them, as `ls -l` does; in between they watch a thing's name until its next number is published, so that the kernel has just walked it: the
+name with the number before must be gone, the name with that number must be there unless the thing has got another one meanwhile."""
 import argparse
 import ctypes
 import multiprocessing
@@ -16,6 +16,7 @@ import sys
 import time
 
 DIRECTORIES, LOOKS, CHANGES = 4, 200, 20
+WATCH_S = 0.2
 
 
 def place(root, thing, number):
@@ -33,9 +34,9 @@ def change(root, thing, number):
 
 
 def goes_on(deadline, published, looks):
-    """On a slow machine there are too few looks or changes at the deadline: a minute more."""
+    """On a slow machine there are too few looks or changes at the deadline: a minute more, unless a looker has ended with what it found."""
     now = time.monotonic()
-    return now < deadline or (now < deadline + 60 and (sum(looks) < LOOKS or sum(published) < CHANGES))
+    return now < deadline or (now < deadline + 60 and min(looks) >= 0 and (sum(looks) < LOOKS or sum(published) < CHANGES))
 
 
 def changer(root, things, seed, deadline, published, looks, pause):
@@ -47,14 +48,22 @@ def changer(root, things, seed, deadline, published, looks, pause):
         time.sleep(rng.random() * pause)
 
 
+def watch(root, thing, published):
+    number, until = published[thing], time.monotonic() + WATCH_S
+    while published[thing] == number and time.monotonic() < until:
+        os.path.lexists(place(root, thing, number))
+
+
 def check(root, thing, published):
+    """What is wrong, if anything is."""
     number = published[thing]
     if number and os.path.lexists(place(root, thing, number - 1)):
-        sys.exit(f"thing{thing} is {number}, and {place(root, thing, number - 1)} is still there")
+        return f"thing{thing} is {number}, and {place(root, thing, number - 1)} is still there"
     # A rename may have been done, and not been published yet.
     found = os.path.lexists(place(root, thing, number)) or os.path.lexists(place(root, thing, number + 1))
     if thing % 3 and not found and published[thing] == number:
-        sys.exit(f"thing{thing} is {number}, and is not found in {root}")
+        return f"thing{thing} is {number}, and is not found in {root}"
+    return None
 
 
 def looker(root, seed, deadline, published, looks, index):
@@ -67,7 +76,13 @@ def looker(root, seed, deadline, published, looks, index):
                     os.lstat(os.path.join(directory, name))
                 except FileNotFoundError:
                     pass
-            check(root, rng.randrange(len(published)), published)
+            thing = rng.randrange(len(published))
+            if rng.random() < 0.2:
+                watch(root, thing, published)
+            wrong = check(root, thing, published)
+            if wrong:
+                looks[index] = -1
+                sys.exit(wrong)
             looks[index] += 1
 
 

@@ -110,7 +110,8 @@ small, large = 1 << 14, 1 << 18
 def file_s(n):
     "What a file of 250,000 bytes takes one of so many processes."
     return n / points[n, small] + (n / points[n, large] - n / points[n, small]) * (250000 - small) / (large - small)
-assert abs(use["server"] / (40 * file_s(1)) - 1) < 1e-4, (use, file_s(1))
+# Not less; and a little more if the kernel drops a page before its program has it, which is read again then.
+assert -1e-4 < use["server"] / (40 * file_s(1)) - 1 < 0.01, (use, file_s(1))
 there = (two["use"]["server"] / 40 - file_s(1)) / (file_s(2) - file_s(1)) # for this share of its time the other one reads, too
 assert 0.05 < there < 1.0001, (two["use"], file_s(1), file_s(2), there)
 P

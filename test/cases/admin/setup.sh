@@ -1,5 +1,6 @@
 # kairan-setup: by ssh, from a machine beside them, it sets up a server and nodes that have the programs, and says what fails
 # on which host. Installing packages is test/package/run's.
+# timeout: 300
 . "$TOP/test/lib.sh"
 BIN=$WORK/bin
 mkdir "$BIN" && cp "$B/server/kairand" "$B/fuse/kairanfs" "$B/tools/kairan" "$TOP/conf/kairan-setup" "$BIN/" || fail "no programs"

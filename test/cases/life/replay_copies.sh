@@ -63,7 +63,7 @@ clean
 is "$(seen_from_here 1)/file" newer----
 
 note "its disk, at a server that has restarted; the replay is killed halfway, and goes on where it was"
-head -c 6000000 /dev/urandom >"$WORK/bytes"
+head -c 30000000 /dev/urandom >"$WORK/bytes" # more than lies in sockets while kairand does not run
 make big
 sleep 1.1 # what was changed in the second before a write may have been changed after it, as far as the replay of a copy knows
 hold big 0 "@$WORK/bytes"

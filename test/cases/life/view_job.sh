@@ -52,6 +52,7 @@ refused() { # NODE EXPRESSION COMMAND...
 	on "node$node" "$@" >"$WORK/said" 2>&1 && fail "accepted: $*"
 	grep -qE "$expected" "$WORK/said" || fail "$*: $(cat "$WORK/said")"
 }
+unflushed() { python3 -c 'import os, sys; print(os.getxattr(sys.argv[1], "user.kairan.unflushed").decode())' "$1"; }
 bytes_of_server() { ip -j -s link show dev v-server | python3 -c 'import json, sys; s = json.load(sys.stdin)[0]["stats64"]; print(s["rx"]["bytes"] + s["tx"]["bytes"])'; }
 EXPECTED_ERRORS='the kairand of job . has ended'
 
@@ -64,11 +65,14 @@ for node in 1 2 3; do [ -z "$(keeper $node a)" ] || heads="$heads$node"; done
 case $heads in 1 | 2 | 3) head=$heads member=$((heads % 3 + 1)) other=$(((heads + 1) % 3 + 1)) ;; *) fail "heads: $heads" ;; esac
 [ "$(stat -c %a "$WORK/node$head/local/a/kairan-job/key" "$WORK/node$head/local/a" | tr '\n' ' ')" = "600 700 " ] || fail "others can read the key"
 
-note "what one writes the others see, and the file server gets none of it"
+note "what one writes stays on its disk until others ask for it; they see it, and the file server gets none of it"
 before=$(bytes_of_server)
 dd if=/dev/urandom of="$(seen $member a)/big" bs=1M count=16 2>/dev/null || fail "writing"
+[ "$(unflushed "$(seen $member a)/big")" = $((16 << 20)) ] || fail "$(unflushed "$(seen $member a)/big") bytes are not flushed"
 sum=$(md5sum <"$(seen $member a)/big")
+[ "$(stat -c %s "$(seen $head a)/big")" = $((16 << 20)) ] && [ "$(unflushed "$(seen $member a)/big")" = $((16 << 20)) ] || fail "a look makes it travel"
 for node in $head $other; do [ "$(md5sum <"$(seen $node a)/big")" = "$sum" ] || fail "node$node reads other bytes"; done
+[ "$(unflushed "$(seen $member a)/big")" = 0 ] || fail "others have read what is not flushed"
 on node$head sh -c "mkdir $(at $head a)/d && echo of the head >$(at $head a)/d/f"
 [ "$(on node$other cat "$(at $other a)/d/f")" = "of the head" ] || fail "a member does not see what the head wrote"
 python3 "$TOP/test/programs/history.py" --seed "${HISTORY_SEED:-1}" --seconds 2 "$(seen 1 a)" "$(seen 2 a)" "$(seen 3 a)" >"$WORK/history" || fail "history: $(tail -3 "$WORK/history")"
@@ -101,12 +105,25 @@ on node$head sh -c "echo b >$(at $head b)/log"
 
 note "kill -9 of a member"
 on node$other sh -c "echo kept >$(at $other a)/kept; sync $(at $other a)/kept"
+dd if="$(seen $other a)/big" of="$(seen $other a)/copy" bs=1M 2>/dev/null && [ "$(unflushed "$(seen $other a)/copy")" -gt 0 ] || fail "copying"
 kill -KILL "${DAEMON[$other.a]}"
 wait "${DAEMON[$other.a]}" 2>/dev/null
 on node$other umount -l "$(at $other a)"
 on node$head sh -c "echo on >$(at $head a)/on" || fail "a member's death disturbs the head"
 enter $other a
 [ "$(on node$other cat "$(at $other a)/kept" "$(at $other a)/on" | tr '\n' ' ')" = "kept on " ] || fail "a member that came back sees something else"
+[ "$(md5sum <"$(seen $head a)/copy")" = "$sum" ] || fail "bytes of a killed member are lost"
+
+note "a member that is unmounted by force while the head does not answer, and comes back"
+on node$other sh -c "echo forced >$(at $other a)/forced"
+kill -STOP "$(kairand_of $head a)"
+kairan $other umount --force "$(at $other a)" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "the next mount with the same local directory sends it" "$WORK/said" || fail "umount --force: $(cat "$WORK/said")"
+wait "${DAEMON[$other.a]}"
+kill -CONT "$(kairand_of $head a)"
+grep -q "kairan-job keeps them for this node's next mount of job a" "$WORK/node$other/log" || fail "the log: $(tail -3 "$WORK/node$other/log")"
+enter $other a
+[ "$(cat "$(seen $head a)/forced")" = forced ] || fail "bytes of before a forced unmount are lost"
 
 note "the site's kairand is killed and comes back: the job goes on, and has the same head"
 server_kill
@@ -117,7 +134,8 @@ server
 joined $other a
 [ -z "$(keeper $other a)" ] && [ "$(cat "$(seen $other a)/without")" = without ] || fail "a second head"
 
-note "a member leaves in peace, the head ends the job"
+note "a member leaves in peace, the head ends the job, without a flush of what it has"
+dd if="$(seen $head a)/big" of="$(seen $head a)/unflushed" bs=1M 2>/dev/null && [ "$(unflushed "$(seen $head a)/unflushed")" -gt 0 ] || fail "the head flushes"
 on node$other sh -c "echo last >$(at $other a)/last"
 leave $other a
 [ "$(cat "$(seen $head a)/last")" = last ] || fail "a member's last bytes are lost"
