@@ -53,7 +53,7 @@ try() {
 	local other=$!
 	while alive $writer && alive "${DAEMON[$host]}"; do
 		# Recalls the writer's lease, while all live; flushes are small then, and go inline.
-		case $point in flush.round | chain.end) ;; *) timeout -s KILL 1 head -c 100 "$(seen_from_here 2)/$name" >/dev/null 2>&1 ;; esac
+		case $point in flush.round | chain.end) ;; *) timeout -s KILL $SLOW head -c 100 "$(seen_from_here 2)/$name" >/dev/null 2>&1 ;; esac
 		sleep 0.1
 	done
 	if [ "$daemon" = server ]; then

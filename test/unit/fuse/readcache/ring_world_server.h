@@ -66,6 +66,7 @@ static struct world {
 	uint64_t bad_block; /* the server can't read it; UINT64_MAX: none */
 	uint64_t corrupt;   /* so many blocks are sent damaged */
 	bool stale, silent; /* the server says that the version is gone; answers no PULL */
+	bool no_other;      /* who finds its upstream slow gets no other: a slow machine makes all so */
 	int unanswered;
 	int disturbances;
 	uint32_t lanes;       /* the most connections to one upstream */
@@ -212,6 +213,8 @@ static inline uint32_t answer_slow(const struct call *call)
 	uint32_t number = call->node->number, slow = call->failed, upstream;
 
 	upstream = kr_pipeline_upstream(&world->pipeline, number);
+	if (world->no_other)
+		return upstream;
 	if (call->last)
 		kr_pipeline_put_last(&world->pipeline, number, slow, tell_last, &slow, &upstream);
 	else

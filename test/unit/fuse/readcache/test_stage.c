@@ -4,11 +4,14 @@
 static void all_nodes_read_and_the_server_sends_each_block_about_once(void **state)
 {
 	(void)state;
+	world->no_other = true;
 	start_all(LARGE);
+	for (uint32_t i = 1; i <= NODES; i++)
+		world->nodes[i].mount.hops->patience_ms = 2 * DEADLINE_S * 1000;
 	read_all(NULL);
 	for (uint32_t i = 1; i <= NODES; i++)
 		assert_int_equal(world->nodes[i].error, 0);
-	assert_true(world->blocks_sent <= file_blocks() + 8);
+	assert_in_range(world->blocks_sent, 0, file_blocks() + 8);
 }
 
 static void a_disk_that_keeps_nothing_fails_no_read(void **state)
