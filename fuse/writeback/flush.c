@@ -89,7 +89,11 @@ static bool in_burst(const struct kr_file *file)
 /* Whether there is a backlog to be flushed, and the scheduler does not know yet. */
 static bool is_new_backlog(struct kr_file *file)
 {
-	if (file->flush->backlog_noticed || file->dirty.bytes < file->mount->options->flush_backlog)
+	if (file->flush->backlog_noticed)
+		return false;
+	if (file->dirty.count >= KR_FLUSH_EXTENTS_MAX)
+		return true;
+	if (file->dirty.bytes < file->mount->options->flush_backlog)
 		return false;
 	file->flush->backlog_held = in_burst(file);
 	return !file->flush->backlog_held;

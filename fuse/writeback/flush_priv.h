@@ -30,7 +30,8 @@ struct kr_flusher {
 
 enum {
 	KR_FLUSH_TICK_MS = 200,
-	KR_FLUSH_FILES_MAX = 2048, /* with more files busy than this all are flushed */
+	KR_FLUSH_FILES_MAX = 2048,    /* with more files busy than this all are flushed */
+	KR_FLUSH_EXTENTS_MAX = 16384, /* with so many dirty pieces a file is flushed */
 	KR_FLUSH_RANGES_MAX = 8192,
 	KR_FLUSH_BURST_MS = 1000,
 	KR_FLUSH_STUCK_S = 60

@@ -84,6 +84,26 @@ kairan $member status --check "$(at $member a)" >"$WORK/said" || fail "status: $
 sent=$(($(bytes_of_server) - before))
 [ $sent -lt 300000 ] || fail "$sent bytes passed the file server's link"
 
+note "too much of it travels: many files, many pieces, a journal that is nearly full"
+python3 - "$(seen $member a)" <<'P' || fail "writing"
+import os, sys
+os.mkdir(sys.argv[1] + "/many")
+for i in range(2100):
+    with open("%s/many/%d" % (sys.argv[1], i), "w") as file:
+        file.write("small")
+pieces = os.open(sys.argv[1] + "/pieces", os.O_CREAT | os.O_WRONLY)
+for i in range(17000):
+    os.pwrite(pieces, b"x", 2 * i)
+P
+waiting() { kairan $member status --json "$(at $member a)" | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["backlog"]["files"] > 100)'; }
+until_ok 20 "the flush of many files" waiting || fail "2100 files wait"
+[ "$(unflushed "$(seen $member a)/pieces")" -lt 16384 ] || fail "$(unflushed "$(seen $member a)/pieces") pieces wait"
+enter $other full journal_max=16M
+dd if=/dev/urandom of="$(seen $other full)/file" bs=1M count=14 2>/dev/null || fail "writing"
+travelled() { [ "$(unflushed "$(seen $other full)/file")" = 0 ]; }
+until_ok 20 "a flush" travelled || fail "a journal that is nearly full waits"
+leave $other full
+
 note "who gets in"
 refused $other "there is no key|wants a key" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt $other)" -o "view=job,job=a,local=$WORK/node$other/local/x"
 mkdir "$WORK/user" "$WORK/user/mnt" && cp "$WORK/key" "$WORK/user/key" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
