@@ -25,7 +25,8 @@ done
 long_link 2 1000 20 0
 mounts_start
 
-# Reads COUNT files, with pauses of SECONDS; writes COUNT files of 4 MB; or makes COUNT files, or as many as it can within SECONDS.
+# Reads COUNT files, with pauses of SECONDS; writes COUNT files of 4 MB; writes COUNT files of 1 MB and syncs each; or makes COUNT files, or as
+# many as it can within SECONDS.
 cat >"$WORK/work.py" <<'P'
 import os, sys, time
 what, name, count, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
@@ -39,13 +40,17 @@ for i in range(count):
     elif what == "write":
         with open(name + str(i), "wb", buffering=0) as file:
             file.write(os.urandom(4000000))
+    elif what == "sync":
+        with open(name + str(i), "wb", buffering=0) as file:
+            file.write(os.urandom(1000000))
+            os.fsync(file.fileno())
     elif time.monotonic() < end:
         os.close(os.open(name + str(i), os.O_WRONLY | os.O_CREAT, 0o600))
 P
 ln -s "$(python3 -c "import sys; print(sys.executable)")" "$WORK/program"
 # input NAME COUNT BYTES: files that the server has in memory.
 input() { for i in $(seq 0 $(($2 - 1))); do head -c "$3" /dev/urandom >"$EXPORT/$1$i"; done; }
-# traced NODE NAME read|write|make COUNT SECONDS: NAME.trace.
+# traced NODE NAME read|write|sync|make COUNT SECONDS: NAME.trace.
 traced() {
 	kairan "$1" trace start "$(mnt "$1")" || fail "trace"
 	on "node$1" "$WORK/program" "$WORK/work.py" "$3" "$(mnt "$1")/$2" "$4" "$5" || fail "the program"
@@ -89,7 +94,7 @@ says narrow written "the link" link
 limit node1 10gbit
 
 note "the server's disk"
-input cold 2 2500000
+input cold 2 2000000
 python3 -c 'import os, sys
 for path in sys.argv[1:]:
     file = os.open(path, os.O_RDWR)
@@ -99,6 +104,10 @@ echo "$DEVICE 1500000" >$CGROUPS/blkio/$GROUP/blkio.throttle.read_bps_device
 traced 1 cold read 2 0
 echo "$DEVICE 0" >$CGROUPS/blkio/$GROUP/blkio.throttle.read_bps_device
 says plain cold "the server's disk" server_disk
+echo "$DEVICE 1000000" >$CGROUPS/blkio/$GROUP/blkio.throttle.write_bps_device
+traced 1 synced sync 3 0
+echo "$DEVICE 0" >$CGROUPS/blkio/$GROUP/blkio.throttle.write_bps_device
+says plain synced "the server's disk" server_disk
 
 note "the server's processors"
 echo 5000 >$CGROUPS/cpu/$GROUP/cpu.cfs_quota_us # of 100 ms
