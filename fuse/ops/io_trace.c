@@ -640,14 +640,18 @@ void kr_io_trace_close(struct kr_io_trace *trace)
 
 void kr_io_trace_free(struct kr_io_trace *trace)
 {
+	char *loads;
+
 	if (!trace)
 		return;
+	loads = kr_load_samples_take(trace->loads);
 	if (trace->file && trace->now)
-		write_interval(trace, trace->now, NULL);
+		write_interval(trace, trace->now, loads);
 	if (trace->file)
 		write_end(trace);
 	interval_free(trace->now);
 	kr_load_samples_free(trace->loads);
+	free(loads);
 	pthread_mutex_destroy(&trace->lock);
 	free(trace);
 }
