@@ -34,6 +34,15 @@ static struct stay stay_of(const struct kr_traces *traces, const char *program, 
 	return stay;
 }
 
+/* Threads that wait for a processor at the same time keep a program waiting once.  Some kernels also take the sleep of a
+ * thread for such a wait, seldom, all of it when the thread wakes up. */
+static double figure_of(const struct kr_traced_load *load, size_t figure)
+{
+	const bool of_processors = figure == KR_LOAD_SERVER_CPU || figure == KR_LOAD_NODE_CPU;
+
+	return of_processors ? KR_MIN(load->figures[figure], load->last - load->first) : load->figures[figure];
+}
+
 static void add_loads(const struct kr_traces *traces, const char *node, struct stay *stay)
 {
 	for (size_t i = 0; i < traces->load_count; i++) {
@@ -45,7 +54,7 @@ static void add_loads(const struct kr_traces *traces, const char *node, struct s
 			continue;
 		stay->covered_s += both;
 		for (size_t figure = 0; figure < KR_LOAD_FIGURES; figure++)
-			stay->figures[figure] += share * load->figures[figure];
+			stay->figures[figure] += share * figure_of(load, figure);
 		stay->received += share * load->received;
 		stay->sent += share * load->sent;
 	}

@@ -124,6 +124,22 @@ static void samples_count_as_far_as_the_program_ran(void **state)
 	kr_traces_fini(&traces);
 }
 
+/* A minute of waiting in half a second. */
+static void threads_that_wait_together_count_once(void **state)
+{
+	struct kr_traces traces;
+	struct kr_bounds bounds;
+
+	(void)state;
+	kr_traces_init(&traces);
+	add(&traces, "n1", 1,
+		"[\"S\",1000000,1500000,0,0,60000000,10,40000,0,0]\n[\"S\",1500000,5000000,0,0,0,90,40000,0,0]\n");
+	bounds = bounds_of(&traces, 1, 1, 1);
+	about(bounds.shares[KR_BOUND_NODE_CPU], 0.125);
+	assert_int_equal(bounds.bound, KR_BOUND_DELAY);
+	kr_traces_fini(&traces);
+}
+
 static void a_trace_with_few_samples_does_not_tell(void **state)
 {
 	struct kr_traces traces;
@@ -158,6 +174,7 @@ int main(void)
 		cmocka_unit_test(where_none_is_far_ahead_none_bounds),
 		cmocka_unit_test(more_processes_make_queues_longer_and_no_delays),
 		cmocka_unit_test(samples_count_as_far_as_the_program_ran),
+		cmocka_unit_test(threads_that_wait_together_count_once),
 		cmocka_unit_test(a_trace_with_few_samples_does_not_tell),
 		cmocka_unit_test(nodes_share_the_link),
 	};
