@@ -34,8 +34,8 @@ static struct stay stay_of(const struct kr_traces *traces, const char *program, 
 	return stay;
 }
 
-/* Threads that wait for a processor at the same time keep a program waiting once.  Some kernels also take the sleep of a
- * thread for such a wait, seldom, all of it when the thread wakes up. */
+/* Threads that wait for a processor at the same time keep a program waiting once.  Some kernels also take the sleep of
+ * a thread for such a wait, seldom, all of it when the thread wakes up. */
 static double figure_of(const struct kr_traced_load *load, size_t figure)
 {
 	const bool of_processors = figure == KR_LOAD_SERVER_CPU || figure == KR_LOAD_NODE_CPU;
