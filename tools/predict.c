@@ -19,7 +19,8 @@
 static const char usage[] =
 	"usage: kairan predict --envelope FILE [--nodes N] [--processes P] [--cold | --warm] [--json] TRACE...\n"
 	"Says how long each program of the traces would spend in I/O on a mount with that envelope (kairan envelope\n"
-	"--json), and with what. TRACE: a file that kairan trace stop has named.\n"
+	"--json), with what, and what bounds it: the link, the server's disk or processors, the delay of messages, or\n"
+	"the node's processors. TRACE: a file that kairan trace stop has named.\n"
 	"  --nodes N        on N nodes (as in the trace without it)\n"
 	"  --processes P    with P processes of a program on a node at a time (as in the trace without it)\n"
 	"  --cold           if all comes from the server\n"
@@ -29,6 +30,9 @@ static const char usage[] =
 
 static const char *const part_names[KR_PREDICTED_PARTS] = {
 	"the server's blocks", "other nodes' blocks", "this node's cache", "writes", "opens"};
+
+static const char *const bound_names[KR_BOUNDS + 1] = {"the server's processors", "the server's disk",
+	"the node's processors", "the link", "the delay of messages", "several, or another one"};
 
 static size_t largest_part(const struct kr_prediction *prediction)
 {
@@ -41,22 +45,34 @@ static size_t largest_part(const struct kr_prediction *prediction)
 
 static void print(const struct kr_prediction *predictions, size_t count)
 {
-	printf("%-24s %6s %6s %9s %11s %11s %21s  %s\n", "program", "procs", "nodes", "at a time", "traced",
-		"predicted", "lowest to highest", "most of it for");
+	printf("%-24s %6s %6s %9s %11s %11s %21s  %-25s  %s\n", "program", "procs", "nodes", "at a time", "traced",
+		"predicted", "lowest to highest", "most of it for", "bound by");
 	for (size_t i = 0; i < count; i++) {
 		const struct kr_prediction *prediction = &predictions[i];
 		KR_AUTO_FREE char *name = kr_text_shown(prediction->program);
+		char part[40] = "-";
 		const size_t largest = largest_part(prediction);
 
 		printf("%-24s %6zu %6.1f %9.1f %9.2f s %9.2f s %9.2f to %6.2f s  ", name, prediction->processes,
 			prediction->nodes, prediction->at_a_time, prediction->traced_s, prediction->expected_s,
 			prediction->lowest_s, prediction->highest_s);
 		if (prediction->expected_s > 0)
-			printf("%s %.0f %%\n", part_names[largest],
+			snprintf(part, sizeof(part), "%s %.0f %%", part_names[largest],
 				100 * prediction->parts_s[largest] / prediction->expected_s);
-		else
-			puts("-");
+		printf("%-25s  %s\n", part, prediction->bounds.known ? bound_names[prediction->bounds.bound] : "-");
 	}
+}
+
+static void set_bounds(json_t *object, const struct kr_bounds *bounds)
+{
+	static const char *const names[KR_BOUNDS] = {"server_cpu", "server_disk", "node_cpu", "link", "delay"};
+	json_t *shares = bounds->known ? json_object() : json_null();
+
+	for (size_t i = 0; i < KR_BOUNDS; i++) /* null takes none */
+		json_object_set_new(shares, names[i], json_real(bounds->shares[i]));
+	json_object_set_new(
+		object, "bound_by", bounds->bound < KR_BOUNDS ? json_string(names[bounds->bound]) : json_null());
+	json_object_set_new(object, "shares", shares);
 }
 
 static void print_json(const struct kr_prediction *predictions, size_t count)
@@ -73,6 +89,7 @@ static void print_json(const struct kr_prediction *predictions, size_t count)
 
 		for (size_t part = 0; part < KR_PREDICTED_PARTS; part++)
 			json_object_set_new(object, parts[part], json_real(prediction->parts_s[part]));
+		set_bounds(object, &prediction->bounds);
 		json_array_append_new(array, object);
 	}
 	json_dumpf(array, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(8));

@@ -402,6 +402,13 @@ void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64
 	*ret_sent = conn->out.bytes_sent;
 }
 
+struct kr_conn_counts kr_conn_counts;
+
+struct kr_conn_sums kr_conn_sums(void)
+{
+	return (struct kr_conn_sums){kr_conn_counts.requests, kr_conn_counts.received, kr_conn_counts.sent};
+}
+
 /* --- requests and replies --- */
 
 static bool has_id(const struct kr_table_link *link, const void *id)
@@ -431,6 +438,7 @@ int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16
 	*request = (struct request){.id = id, .type = type, .callback = callback, .context = context};
 	kr_table_insert(&conn->requests, &request->link, kr_hash_u64(id));
 	kr_list_append(&conn->requests_in_order, &request->in_order);
+	kr_conn_count(&kr_conn_counts.requests, 1);
 	return 0;
 }
 

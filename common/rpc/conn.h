@@ -118,6 +118,11 @@ size_t kr_conn_queued_frames(const struct kr_conn *conn);
  * process.  The write under way counts as far as the kernel has not taken it: at most 1 MiB or one frame. */
 size_t kr_conn_queued(const struct kr_conn *conn);
 size_t kr_conn_queued_in_all(void);
+/* Of all connections of the process so far: requests that it has sent, bytes that it has received and sent. */
+struct kr_conn_sums {
+	uint64_t requests, received, sent;
+};
+struct kr_conn_sums kr_conn_sums(void);
 /* Stops and resumes delivery (back-pressure to the peer through TCP). Nest by counting. */
 void kr_conn_pause(struct kr_conn *conn);
 void kr_conn_resume(struct kr_conn *conn);

@@ -150,6 +150,7 @@ int kr_conn_carry_in(struct kr_conn *conn, const struct kr_frame_header *header,
 		return err;
 	}
 	conn->in.bytes_received += buf->length;
+	kr_conn_count(&kr_conn_counts.received, buf->length);
 	carried->bytes += buf->length;
 	*ret_buf = buf;
 	return 0;

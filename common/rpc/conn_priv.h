@@ -8,6 +8,8 @@
 #ifndef KR_COMMON_CONN_PRIV_H
 #define KR_COMMON_CONN_PRIV_H
 
+#include <stdatomic.h>
+
 #include "common/rpc/carrier.h"
 #include "common/rpc/conn.h"
 #include "common/base/list.h"
@@ -142,6 +144,16 @@ void kr_conn_take_credits(struct kr_conn *conn, const struct kr_frame *frame);
 bool kr_conn_carrier_is_stuck(struct kr_conn *conn);
 /* The connection ends with ERR: closes the carrier, and puts what has arrived. */
 void kr_conn_carrier_close(struct kr_conn *conn, int err);
+
+/* For kr_conn_sums. */
+extern struct kr_conn_counts {
+	_Atomic uint64_t requests, received, sent;
+} kr_conn_counts;
+
+static inline void kr_conn_count(_Atomic uint64_t *sum, uint64_t more)
+{
+	atomic_fetch_add_explicit(sum, more, memory_order_relaxed);
+}
 
 static inline bool kr_conn_delivers(const struct kr_conn *conn)
 {

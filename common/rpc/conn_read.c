@@ -277,6 +277,7 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buf)
 		kr_conn_end(conn, (int)length, uv_strerror((int)length));
 	} else if (length > 0 && kr_conn_parses(conn)) {
 		conn->in.bytes_received += (uint64_t)length;
+		kr_conn_count(&kr_conn_counts.received, (uint64_t)length);
 		if (wants_data(conn))
 			conn->in.frame.data->length += (size_t)length;
 		else

@@ -105,6 +105,7 @@ static unsigned gather(struct kr_conn *conn, uv_buf_t *bufs)
 				(unsigned)out->slices[i].length);
 	} while (!kr_list_empty(&conn->out.waiting) && !waits_for_carrier(conn));
 	conn->out.bytes_sent += bytes;
+	kr_conn_count(&kr_conn_counts.sent, bytes);
 	return count;
 }
 

@@ -24,6 +24,7 @@
 #include "fuse/base/options.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/ops/kernel_requests.h"
+#include "fuse/ops/load_samples.h"
 #include "fuse/ops/process.h"
 
 enum { INTERVAL_MS = 5000, YOUNG_NS = 2000000000, LOOK_NS = 1000000, OTHERS = -1, LATEST = 8 };
@@ -76,6 +77,7 @@ struct kr_io_trace {
 	struct kr_task full;
 
 	/* Loop thread. */
+	struct kr_load_samples *loads;
 	uv_timer_t timer;
 	FILE *file;          /* the job's while `job.interval`; NULL: it is off */
 	uint64_t started_ns; /* kr_clock_ns */
@@ -84,6 +86,7 @@ struct kr_io_trace {
 	struct job {
 		uv_work_t work;
 		struct interval *interval; /* NULL: no job */
+		char *loads;               /* owned, NULL: none */
 		int err;
 	} job;
 };
@@ -444,11 +447,13 @@ static bool write_process(struct kr_table_link *link, void *context)
 	return true;
 }
 
-/* 0, or the error of the file. */
-static int write_interval(struct kr_io_trace *trace, struct interval *interval)
+/* 0, or the error of the file.  LOADS: lines, NULL: none. */
+static int write_interval(struct kr_io_trace *trace, struct interval *interval, const char *loads)
 {
 	struct writing writing = {trace->file, trace->started_ns};
 
+	if (loads)
+		fputs(loads, trace->file);
 	kr_table_for_each(&interval->processes, write_process, &writing);
 	errno = ENOSPC; /* where stdio does not tell */
 	if (fflush(trace->file) != 0 || ferror(trace->file))
@@ -479,6 +484,7 @@ static void end(struct kr_io_trace *trace)
 	if (!atomic_exchange(&trace->on, false))
 		return;
 	uv_timer_stop(&trace->timer);
+	kr_load_samples_stop(trace->loads);
 	kr_kernel_requests_watch(trace->mount->requests, false);
 }
 
@@ -488,7 +494,7 @@ static void run_job(uv_work_t *work)
 {
 	struct kr_io_trace *trace = KR_CONTAINER_OF(KR_CONTAINER_OF(work, struct job, work), struct kr_io_trace, job);
 
-	trace->job.err = write_interval(trace, trace->job.interval);
+	trace->job.err = write_interval(trace, trace->job.interval, trace->job.loads);
 }
 
 static void job_done(uv_work_t *work, int status)
@@ -498,6 +504,8 @@ static void job_done(uv_work_t *work, int status)
 	(void)status;
 	interval_free(trace->job.interval);
 	trace->job.interval = NULL;
+	free(trace->job.loads);
+	trace->job.loads = NULL;
 	if (trace->job.err < 0) {
 		snprintf(trace->error, sizeof(trace->error), "%s",
 			trace->job.err == -EFBIG ? "its file has reached 1 GiB" : strerror(-trace->job.err));
@@ -524,6 +532,7 @@ static void write_now(struct kr_io_trace *trace)
 	if (trace->stop)
 		end(trace);
 	trace->job.interval = take_interval(trace, trace->stop ? NULL : interval_new());
+	trace->job.loads = kr_load_samples_take(trace->loads);
 	if (uv_queue_work(trace->mount->loop, &trace->job.work, run_job, job_done) < 0) {
 		run_job(&trace->job.work);
 		job_done(&trace->job.work, 0);
@@ -581,6 +590,8 @@ int kr_io_trace_start(struct kr_io_trace *trace)
 	atomic_store(&trace->on, true);
 	kr_kernel_requests_watch(trace->mount->requests, true);
 	uv_timer_start(&trace->timer, on_timer, INTERVAL_MS, INTERVAL_MS);
+	free(kr_load_samples_take(trace->loads)); /* of a trace whose file could not be written */
+	kr_load_samples_start(trace->loads, trace->started_ns);
 	return 0;
 }
 
@@ -614,6 +625,7 @@ struct kr_io_trace *kr_io_trace_new(struct kr_mount *mount)
 	trace->full.fn = on_full;
 	uv_timer_init(mount->loop, &trace->timer);
 	trace->timer.data = trace;
+	trace->loads = kr_load_samples_new(mount);
 	return trace;
 }
 
@@ -623,17 +635,23 @@ void kr_io_trace_close(struct kr_io_trace *trace)
 		return;
 	kr_loop_forget(trace->mount->kr_loop, &trace->full);
 	uv_close((uv_handle_t *)&trace->timer, NULL);
+	kr_load_samples_close(trace->loads);
 }
 
 void kr_io_trace_free(struct kr_io_trace *trace)
 {
+	char *loads;
+
 	if (!trace)
 		return;
+	loads = kr_load_samples_take(trace->loads);
 	if (trace->file && trace->now)
-		write_interval(trace, trace->now);
+		write_interval(trace, trace->now, loads);
 	if (trace->file)
 		write_end(trace);
 	interval_free(trace->now);
+	kr_load_samples_free(trace->loads);
+	free(loads);
 	pthread_mutex_destroy(&trace->lock);
 	free(trace);
 }

@@ -21,6 +21,12 @@
  *     read-ahead had brought in time does not count.  The server copies by itself (copy_file_range).  END: the end of
  *     the last byte read or written.  TIME: of opening, reading, writing, flushing and syncing it.  Files beyond
  *     KR_IO_TRACE_FILES in an interval are one, with ID and PATH "".
+ *   ["S", FIRST, LAST, SERVER PROCESSORS, SERVER DISK, NODE PROCESSORS, REQUESTS, ROUND TRIP, RECEIVED, SENT]
+ *     What was busy from FIRST to LAST, about half a second.  SERVER PROCESSORS: how long the server's threads ran, or
+ *     waited for a processor, together.  SERVER DISK: how long at least one of its jobs for programs that wait was
+ *     blocked, by the disk that it exports from; a job counts when it ends.  NODE PROCESSORS: as the server's, of this
+ *     mount's daemon.  REQUESTS: how many this daemon has sent to the server and other nodes.  ROUND TRIP: the shortest
+ *     to the server.  RECEIVED, SENT: bytes of this daemon's connections.
  *   ["E", LAST]
  *     The trace was stopped, or the mount has ended.  A file without it was cut off, by a crash or a full disk.
  * Lines about the same process, and about the same file of a process, add up.  A reader ignores lines that it cannot

@@ -127,6 +127,8 @@ uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc);
 /* `soft` only: whether a call that waits since SINCE_NS has waited for a silent server for longer than `timeo`. */
 bool kr_rpc_silent(const struct kr_rpc *rpc, uint64_t since_ns, uint64_t now_ns);
 size_t kr_rpc_pending(const struct kr_rpc *rpc);
+/* The shortest round trip to the server in the last minutes, in microseconds; 0: not known. */
+uint64_t kr_rpc_rtt_us(const struct kr_rpc *rpc);
 void kr_rpc_counters(const struct kr_rpc *rpc, uint64_t *ret_received, uint64_t *ret_sent);
 
 #endif

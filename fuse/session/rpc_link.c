@@ -213,6 +213,11 @@ uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc)
 	return rpc->heard_ns;
 }
 
+uint64_t kr_rpc_rtt_us(const struct kr_rpc *rpc)
+{
+	return rpc->conn ? kr_conn_rtt_us(rpc->conn) : 0;
+}
+
 void kr_rpc_counters(const struct kr_rpc *rpc, uint64_t *ret_received, uint64_t *ret_sent)
 {
 	*ret_received = rpc->received;

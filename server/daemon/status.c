@@ -255,6 +255,15 @@ static json_t *whole_status(const struct kr_server *server)
 	return object;
 }
 
+/* What the server's own time went to so far, for traces of nodes (fuse/ops/io_trace_format.h).  Every user may know. */
+static json_t *load_status(void)
+{
+	json_t *object = kr_process_status();
+
+	json_object_set_new(object, "disk_ms", integer(kr_brief_blocked_ns() / KR_NS_PER_MS));
+	return object;
+}
+
 static void status_send(struct kr_server *server, struct kr_conn *conn, uint64_t id,
 	const struct kr_status_request *request, const struct kr_key *key)
 {
@@ -262,11 +271,14 @@ static void status_send(struct kr_server *server, struct kr_conn *conn, uint64_t
 	KR_AUTO_FREE char *text = NULL;
 	size_t length;
 
-	if (strcmp(request->what, "status") != 0) {
+	if (strcmp(request->what, "load") == 0) {
+		object = load_status();
+	} else if (strcmp(request->what, "status") == 0) {
+		object = key && key->owner.kind == KR_KEY_USER ? status_for(server, &key->owner) : whole_status(server);
+	} else {
 		kr_conn_reply(conn, KR_MSG_STATUS, id, 0, -EOPNOTSUPP, NULL, NULL, 0);
 		return;
 	}
-	object = key && key->owner.kind == KR_KEY_USER ? status_for(server, &key->owner) : whole_status(server);
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
 	if (!text) {

@@ -256,7 +256,12 @@ static void run(struct kr_pool_share_job *share_job)
 	struct sync_job *job = KR_CONTAINER_OF(share_job, struct sync_job, share_job);
 	struct kr_export *export = job->data->server->export;
 	struct file_sync *sync;
+	bool awaited = false;
 
+	KR_LIST_FOR_EACH(sync, &job->files, link)
+		awaited |= !kr_list_empty(&sync->waiters);
+	if (!awaited)
+		kr_brief_unawaited();
 	KR_LIST_FOR_EACH(sync, &job->files, link) {
 		sync->err = KR_FAULT("stable.before");
 		if (!sync->err && sync->rewrite)

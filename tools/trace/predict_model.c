@@ -298,6 +298,8 @@ static void predict_program(
 	const char *program = prediction->program;
 	const struct work work = work_of(traces, program, assumption->with.reads);
 	struct assumption as = *assumption;
+	const double processes = at_a_time(traces, program, false),
+		     nodes = at_a_time(traces, program, true) / processes;
 	double ignored[KR_PREDICTED_PARTS];
 
 	for (size_t i = 0; i < traces->process_count; i++) {
@@ -307,14 +309,18 @@ static void predict_program(
 		prediction->traced_s += kr_traced_waited_s(traces->processes[i]);
 	}
 	if (as.with.nodes <= 0)
-		as.with.nodes = at_a_time(traces, program, true) / at_a_time(traces, program, false);
+		as.with.nodes = nodes;
 	if (as.with.processes <= 0)
-		as.with.processes = at_a_time(traces, program, false);
+		as.with.processes = processes;
 	prediction->nodes = as.with.nodes;
 	prediction->at_a_time = as.with.processes;
 	prediction->expected_s = solve(&work, &as, "per_s", prediction->parts_s);
 	prediction->lowest_s = solve(&work, &as, "highest", ignored);
 	prediction->highest_s = solve(&work, &as, "lowest", ignored);
+	prediction->bounds.bound = KR_BOUNDS;
+	if (as.with.reads == KR_PREDICT_AS_TRACED)
+		prediction->bounds = kr_bounds_of(
+			traces, as.envelope, program, nodes, as.with.nodes / nodes, as.with.processes / processes);
 }
 
 static int by_time(const void *left, const void *right)

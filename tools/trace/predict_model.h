@@ -26,6 +26,7 @@
 #include <jansson.h>
 #include <stddef.h>
 
+#include "tools/trace/predict_bound.h"
 #include "tools/trace/traces.h"
 
 enum kr_predicted_part {
@@ -51,6 +52,7 @@ struct kr_prediction {
 	double nodes, at_a_time; /* processes on each node */
 	/* Seconds, of all processes together. */
 	double traced_s, expected_s, lowest_s, highest_s, parts_s[KR_PREDICTED_PARTS];
+	struct kr_bounds bounds; /* none, if reads are assumed to come from elsewhere than in the trace */
 };
 
 /* Predictions of each program of TRACES, the longest first; owned, and *RET_COUNT. */

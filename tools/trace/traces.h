@@ -55,7 +55,23 @@ struct kr_traced_use {
 	double first, last;
 };
 
+/* What was busy, in seconds, in the order of the file's lines. */
+enum kr_traced_load_figure {
+	KR_LOAD_SERVER_CPU,
+	KR_LOAD_SERVER_DISK,
+	KR_LOAD_NODE_CPU,
+	KR_LOAD_ROUND_TRIPS, /* of all requests, if each waited for the one before */
+	KR_LOAD_FIGURES
+};
+
+struct kr_traced_load {
+	char *node;                                                   /* owned */
+	double first, last, figures[KR_LOAD_FIGURES], received, sent; /* bytes */
+};
+
 struct kr_traces {
+	struct kr_traced_load **loads;
+	size_t load_count;
 	struct kr_traced_process **processes;
 	struct kr_traced_file **files;
 	struct kr_traced_use **uses;

@@ -10,6 +10,7 @@
 
 /* Where the elements of lines are. */
 enum { P_PID = 1, P_START, P_UID, P_COMMAND, P_CGROUP, P_FIRST, P_LAST, P_REQUESTS, P_TOOK, P_WAITED };
+enum { S_FIRST = 1, S_LAST, S_SERVER_CPU, S_SERVER_DISK, S_NODE_CPU, S_REQUESTS, S_ROUND_TRIP, S_RECEIVED, S_SENT };
 enum { F_ID = 1, F_PATH, F_FIGURES, F_END = F_FIGURES + KR_TRACED_FIGURES, F_FIRST, F_LAST, F_TOOK };
 
 struct reading {
@@ -41,8 +42,13 @@ void kr_traces_fini(struct kr_traces *traces)
 		free(traces->files[i]->path);
 		free(traces->files[i]);
 	}
+	for (size_t i = 0; i < traces->load_count; i++) {
+		free(traces->loads[i]->node);
+		free(traces->loads[i]);
+	}
 	for (size_t i = 0; i < traces->use_count; i++)
 		free(traces->uses[i]);
+	free(traces->loads);
 	free(traces->processes);
 	free(traces->files);
 	free(traces->uses);
@@ -208,6 +214,31 @@ static void add_file(struct reading *reading, const json_t *line)
 	use->last = KR_MAX(use->last, key.last);
 }
 
+/* --- what was busy ---------------------------------------------------------------------------- */
+
+static double seconds(const json_t *line, size_t at)
+{
+	return (double)number(line, at) / 1e6;
+}
+
+static void add_load(const struct reading *reading, const json_t *line)
+{
+	struct kr_traces *traces = reading->traces;
+	struct kr_traced_load *load = kr_xcalloc(1, sizeof(*load));
+
+	*load = (struct kr_traced_load){.node = kr_xstrdup(reading->node),
+		.first = reading->started + seconds(line, S_FIRST),
+		.last = reading->started + seconds(line, S_LAST),
+		.figures = {[KR_LOAD_SERVER_CPU] = seconds(line, S_SERVER_CPU),
+			[KR_LOAD_SERVER_DISK] = seconds(line, S_SERVER_DISK),
+			[KR_LOAD_NODE_CPU] = seconds(line, S_NODE_CPU),
+			[KR_LOAD_ROUND_TRIPS] = (double)number(line, S_REQUESTS) * seconds(line, S_ROUND_TRIP)},
+		.received = (double)number(line, S_RECEIVED),
+		.sent = (double)number(line, S_SENT)};
+	traces->loads = with_room(traces->loads, traces->load_count);
+	traces->loads[traces->load_count++] = load;
+}
+
 /* --- lines ------------------------------------------------------------------------------------ */
 
 static void add_line(struct reading *reading, const json_t *line)
@@ -218,6 +249,8 @@ static void add_line(struct reading *reading, const json_t *line)
 		add_process(reading, line);
 	else if (strcmp(kind, "F") == 0 && reading->process)
 		add_file(reading, line);
+	else if (strcmp(kind, "S") == 0)
+		add_load(reading, line);
 	else if (strcmp(kind, "E") == 0)
 		reading->ended = true;
 }

@@ -403,6 +403,61 @@ static void a_loop_that_always_has_something_to_do_does_jobs(void **state)
 	uv_run(&world.loop, UV_RUN_DEFAULT);
 }
 
+/* --- what jobs in the pool wait for ------------------------------------------------------------ */
+
+static void block(struct kr_brief *brief)
+{
+	usleep(500000);
+	run(brief);
+}
+
+static void block_unawaited(struct kr_brief *brief)
+{
+	kr_brief_unawaited();
+	block(brief);
+}
+
+static void work_hard(struct kr_brief *brief)
+{
+	const uint64_t until_ns = kr_clock_ns() + 50000000;
+
+	while (kr_clock_ns() < until_ns)
+		;
+	run(brief);
+}
+
+/* How long jobs have blocked, of two at the same time. */
+static uint64_t blocked_by(void (*work)(struct kr_brief *))
+{
+	const uint64_t before_ns = kr_brief_blocked_ns();
+
+	for (unsigned i = 0; i < 2; i++)
+		kr_brief_start(&world.loop, &world.jobs[i].brief, true, work, done);
+	finish();
+	uv_run(&world.loop, UV_RUN_DEFAULT);
+	return kr_brief_blocked_ns() - before_ns;
+}
+
+static void time_in_which_jobs_block_counts_once(void **state)
+{
+	uint64_t began_ns = kr_clock_ns(), blocked_ns = blocked_by(block);
+
+	(void)state;
+	assert_true(blocked_ns > 0 && blocked_ns <= kr_clock_ns() - began_ns);
+}
+
+static void jobs_that_nobody_waits_for_do_not_count(void **state)
+{
+	(void)state;
+	assert_int_equal(blocked_by(block_unawaited), 0);
+}
+
+static void a_job_that_works_does_not_block(void **state)
+{
+	(void)state;
+	assert_true(blocked_by(work_hard) < 40000000); /* whatever else the machine has to do */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -420,6 +475,9 @@ int main(void)
 		TEST(the_loop_does_not_end_before_jobs_that_cross),
 		TEST(where_jobs_take_long_the_pool_has_most),
 		TEST(a_process_may_serve_again),
+		TEST(time_in_which_jobs_block_counts_once),
+		TEST(jobs_that_nobody_waits_for_do_not_count),
+		TEST(a_job_that_works_does_not_block),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

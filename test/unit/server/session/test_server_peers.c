@@ -298,7 +298,7 @@ static void a_forged_file_identity_is_stale(void **state)
 static void status_is_told_before_hello_and_after(void **state)
 {
 	struct fixture *f = *state;
-	struct kr_status_request msg = {.what = "status", .argument = ""},
+	struct kr_status_request msg = {.what = "status", .argument = ""}, load = {.what = "load", .argument = ""},
 				 unknown = {.what = "secrets", .argument = ""};
 
 	node_connect(f->nodes[1]);
@@ -306,6 +306,7 @@ static void status_is_told_before_hello_and_after(void **state)
 	assert_int_equal(node_call(f->nodes[1], KR_MSG_STATUS, &unknown, NULL), -EOPNOTSUPP);
 	joined(f, 0);
 	assert_int_equal(node_call(f->nodes[0], KR_MSG_STATUS, &msg, NULL), 0);
+	assert_int_equal(node_call(f->nodes[0], KR_MSG_STATUS, &load, NULL), 0);
 	settle(f->nodes[0]);
 }
 
