@@ -50,9 +50,9 @@ kairan_stop() { at_once "$1" kairan_umount; }
 # gluster_prepare NODE: a namespace for the volume's programs and its mount, beside that of the node.  What they would leave in
 # /var and /run is in memory.
 gluster_prepare() {
-	local root=$GLUSTER etc=$WORK/etc
+	local root=$GLUSTER usr=$WORK/usr etc=$WORK/etc
 	nsenter -t "${KEEPER[node$1]}" -n -u -m -- unshare --mount --propagation private sh -c "
-		{ [ -z '$root' ] || mount -t overlay -o lowerdir=$root/usr:/usr kairan /usr; } &&
+		mount -t overlay -o lowerdir=$usr${root:+:$root/usr}:/usr kairan /usr &&
 		mount -t overlay -o lowerdir=$etc${root:+:$root/etc}:/etc kairan /etc &&
 		for place in /run /var/lib /var/log; do mount -t tmpfs kairan \$place || exit 1; done &&
 		mkdir /var/lib/glusterd /var/log/glusterfs /run/gluster && touch '$WORK/gluster$1' && exec sleep 1000000" >"$WORK/gluster$1.log" 2>&1 &
@@ -60,7 +60,7 @@ gluster_prepare() {
 	until_ok 10 "a namespace for GlusterFS" test -e "$WORK/gluster$1" || fail "node$1: $(cat "$WORK/gluster$1.log")"
 }
 gluster_find() {
-	local i
+	local i geo
 	[ "$GLUSTER" != none ] || return 1
 	if [ -n "$GLUSTER" ]; then
 		GLUSTER=$(realpath "$GLUSTER")
@@ -69,6 +69,11 @@ gluster_find() {
 		command -v glusterd >/dev/null && command -v glusterfs >/dev/null || return 1
 	fi
 	mkdir "$WORK/etc" && echo "hosts: files" >"$WORK/etc/nsswitch.conf" || return 1 # there is no network to ask
+	# Without geo-replication, for which each glusterd would start Python dozens of times.
+	mkdir "$WORK/usr"
+	for geo in "$GLUSTER"/usr/lib/*/glusterfs/gsyncd "$GLUSTER"/usr/libexec/glusterfs/gsyncd; do
+		[ ! -e "$geo" ] || { geo=$WORK${geo#"$GLUSTER"} && mkdir -p "${geo%/*}" && mknod "$geo" c 0 0; } || return 1 # overlayfs: not there
+	done
 	echo "127.0.0.1 localhost" >"$WORK/etc/hosts"
 	for i in $(seq "$NODES"); do
 		echo "10.77.1.$i node$i" >>"$WORK/etc/hosts"
