@@ -241,12 +241,14 @@ def table(path):
     print("%-42s %-12s" % ("", "bare disk") + "".join("%-*s" % (wide, column) for column in columns))
     for figure, (name, unit, bare_figure) in FIGURES.items():
         bare_values = values["bare", bare_figure]
-        line = "%-42s %-12s" % (name, number(statistics.median(bare_values.values())) + " " + unit if bare_values else "")
+        bare_cell = "%s %s" % (number(statistics.median(bare_values.values())), unit) if bare_values else ""
+        line = "%-42s %-12s" % (name, bare_cell)
         for column in columns:
             found = values[column, figure]
-            ratios = [value / bare_values[round_] for round_, value in found.items()] if bare_values else list(found.values())
-            form = "%.3f" if unit == "/s" else "%.2f"
-            cell = (number(statistics.median(found.values())) + " " + unit + ", " if found and bare_values else "") + spread(ratios, form)
+            ratios = [value / bare_values[at] if bare_values else value for at, value in found.items()]
+            cell = spread(ratios, "%.3f" if unit == "/s" else "%.2f")
+            if found and bare_values:
+                cell = "%s %s, %s" % (number(statistics.median(found.values())), unit, cell)
             line += "%-*s" % (wide, cell)
         print(line.rstrip())
 
@@ -261,4 +263,5 @@ def remove(device):
 
 
 if __name__ == "__main__":
-    {"disks": disks, "bare": bare, "measure": measure, "seconds": seconds, "table": table, "remove": remove}[sys.argv[1]](*sys.argv[2:])
+    commands = (disks, bare, measure, seconds, table, remove)
+    {command.__name__: command for command in commands}[sys.argv[1]](*sys.argv[2:])
