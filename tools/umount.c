@@ -88,7 +88,10 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		printf("the daemon of %s is gone\n", mounted->path);
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
-	if (strstr(mounted->source, ":/") || strncmp(mounted->source, "job:", 4) == 0)
+	if (strncmp(mounted->source, "job:", 4) == 0)
+		printf("if the job's head still serves, what it has not got stays here, and the next mount with the same "
+		       "local directory sends it\n");
+	else if (strstr(mounted->source, ":/"))
 		printf("what is not on the server stays in the journal, and the next mount with the same local directory "
 		       "sends it\n");
 	else
@@ -162,8 +165,8 @@ static int flush_and_unmount(
 		return unmount_by_force(mounted, pid, dead);
 	if (known && !ends_job(mounted))
 		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
-	if (result == KR_EXIT_FAILED)
-		return result;
+	if (result == KR_EXIT_FAILED) /* the head of a job may have ended, and its members' daemons with it */
+		return wait_until_gone(pid, KEPT_ALIVE_MS) ? unmount_by_force(mounted, pid, true) : result;
 	if (result == KR_EXIT_LEFT)
 		limit_drain(mounted, "0");
 	if (kr_unmount(mounted->path, false) < 0) {
