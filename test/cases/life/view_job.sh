@@ -95,9 +95,10 @@ pieces = os.open(sys.argv[1] + "/pieces", os.O_CREAT | os.O_WRONLY)
 for i in range(17000):
     os.pwrite(pieces, b"x", 2 * i)
 P
-waiting() { kairan $member status --json "$(at $member a)" | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["backlog"]["files"] > 100)'; }
-until_ok 20 "the flush of many files" waiting || fail "2100 files wait"
-[ "$(unflushed "$(seen $member a)/pieces")" -lt 16384 ] || fail "$(unflushed "$(seen $member a)/pieces") pieces wait"
+few_wait() { kairan $member status --json "$(at $member a)" | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)["backlog"]["files"] > 100)'; }
+until_ok 20 "the flush of many files" few_wait || fail "2100 files wait"
+few_pieces() { [ "$(unflushed "$(seen $member a)/pieces")" -lt 16384 ]; }
+until_ok 20 "the flush of many pieces" few_pieces || fail "$(unflushed "$(seen $member a)/pieces") pieces wait"
 enter $other full journal_max=16M
 dd if=/dev/urandom of="$(seen $other full)/file" bs=1M count=14 2>/dev/null || fail "writing"
 travelled() { [ "$(unflushed "$(seen $other full)/file")" = 0 ]; }
