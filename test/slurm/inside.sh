@@ -1,6 +1,7 @@
 # Run by test/slurm/run in namespaces of its own: Slurm on the hosts of a test cluster, and its jobs. Arguments: cases, default: all.
 # $WORK/unpacked has Slurm and kairan as they are installed.
 . "$TOP/test/lib.sh"
+unset TMPDIR # jobs of another user get it
 # Paths are the same on all hosts, as on a real cluster: /usr and /etc have more here, and /mnt and /run are each host's own.
 mkdir -p "$WORK"/etc/{slurm,kairan} "$WORK"/slurmctld
 cat >"$WORK/etc/slurm/slurm.conf" <<C
@@ -55,7 +56,7 @@ munged --force --key-file "$WORK/munge/key" --socket "$WORK/munge/socket" --pid-
 slurmd_start() { on "node$1" slurmd || fail "no slurmd on node$1: $(tail -3 "$WORK/node$1/slurmd.log")"; }
 on server slurmctld || fail "no slurmctld: $(tail -3 "$WORK/slurmctld.log")"
 for i in 1 2 3; do
-	mkdir -p "$WORK/node$i/"{mnt,spool}
+	mkdir -p "$WORK/node$i/"{mnt/local,spool}
 	on "node$i" sh -c "mount --bind '$WORK/node$i/mnt' /mnt && mount -t tmpfs -o mode=755 run /run" || fail "mounts of node$i"
 	slurmd_start $i
 done
