@@ -63,6 +63,7 @@ done
 slurm() { on server "$@"; }
 states() { slurm sinfo -h -N -o %T | sort -u; }
 all_idle() { [ "$(states)" = idle ]; }
+idle() { all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"; }
 until_ok 60 "three nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -N -l)"
 
 # A task writes records to JOB.HOST of the export, and how many are acknowledged to a file that is no part of kairan.
@@ -94,6 +95,7 @@ said() { grep -q "$2" "$WORK/out/$1"; }
 says() { until_ok 60 "job $1 says $2" said "$1" "$2" || fail "job $1 ($(state "$1")) does not say $2: $(tail -3 "$WORK/out/$1" 2>&1)"; }
 # acknowledged FILE: number of records.
 acknowledged() { cat "$WORK/out/$1.acknowledged"; }
+all_acknowledged() { [ "$(acknowledged "$1")" = "$2" ]; }
 is_writing() { [ "$(acknowledged "$1")" -gt 20 ]; }
 writes() { local name; for name in "$@"; do until_ok 60 "records of $name" is_writing "$name" || fail "nothing written to $name"; done; }
 # at_server FILE...: the server has all records that were acknowledged, and they are right. One more may have been on the way.
@@ -150,7 +152,7 @@ three_nodes() {
 }
 # WRITES: a job that writes on all its nodes until it is ended.
 WRITES='#!/bin/bash
-srun "$WORK/writer"'
+srun -K1 "$WORK/writer"'
 cancelled() {
 	local job
 	job=$(submit --comment=kairan-node=64M,kairan-job <<<"$WRITES")
@@ -218,11 +220,12 @@ side_by_side() {
 mount_killed() {
 	local pid
 	pid=$(for pid in $(pgrep -x kairanfs); do
-		[ "$(nsenter -t "$pid" -u hostname)" = "$1" ] && tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q " $2 " && echo "$pid"
+		# The job's keeper, on its head, is the daemon's child.
+		[ "$(ps -o ppid= -p "$pid" | xargs)" = 1 ] && [ "$(nsenter -t "$pid" -u hostname)" = "$1" ] && tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q " $2 " && echo "$pid"
 	done)
 	[ "$(wc -w <<<"$pid")" = 1 ] && kill -KILL "$pid" || fail "daemons of $2 on $1: $pid"
 }
-# fails JOB: it ends, however.
+# over JOB: it has ended, however.
 over() { case $(state "$1") in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL) ;; *) return 1 ;; esac; }
 # next_job: what the nodes still have goes to the server with it.
 next_job() {
@@ -249,7 +252,7 @@ scratch_killed() { # head | member
 	local job head pid
 	job=$(submit --comment=kairan-node=64M,kairan-job <<-'J'
 		#!/bin/bash
-		srun bash -c '"$WORK/writer" & for ((n = 0; ; n++)); do echo "$n" >"$KAIRAN_JOB/$(hostname)" || break; cat "$KAIRAN_JOB"/* >/dev/null || break; done 2>&1; kill $!; exit 1'
+		srun -K1 bash -c '"$WORK/writer" & for ((n = 0; ; n++)); do echo "$n" >"$KAIRAN_JOB/$(hostname)" || break; cat "$KAIRAN_JOB"/* >/dev/null || break; done 2>&1; kill $!; exit 1'
 	J
 	)
 	writes "$job".node{1,2,3}
@@ -261,7 +264,7 @@ scratch_killed() { # head | member
 	until_ok 90 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
 	at_server "$job".node{1,2,3}
 	nothing_left
-	all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"
+	idle
 }
 member_killed() { scratch_killed member; }
 head_killed() { scratch_killed head; }
@@ -274,7 +277,7 @@ child_left() {
 		open(os.environ["WORK"] + "/out/child", "w").write(str(os.getpid()))
 		files = [open(os.environ[name] + "/open", "w") for name in ("KAIRAN_NODE", "KAIRAN_JOB")]
 		time.sleep(600)' >/dev/null 2>&1 </dev/null) &
-		until [ -s "$KAIRAN_NODE/../$SLURM_JOB_ID/open" ] || [ -e "$KAIRAN_JOB/open" ]; do sleep 0.1; done
+		until [ -e "$KAIRAN_JOB/open" ]; do sleep 0.1; done
 		"$WORK/writer" 50
 	J
 	)
@@ -284,7 +287,7 @@ child_left() {
 	at_server "$job".node1
 	nothing_left
 	kill "$child"
-	all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"
+	idle
 }
 server_down() { kill "$(cat "$WORK/server.pid")"; until_ok 30 "end of kairand" gone "$(cat "$WORK/server.pid")" || fail "kairand does not end"; }
 server_up() { server_start; echo "${DAEMON[server]}" >"$WORK/server.pid"; }
@@ -327,8 +330,78 @@ server_away_cancelled() {
 	)
 	writes "$job".node{1,2,3}
 	server_down
+	for i in 1 2 3; do
+		until_ok 60 "all of $job.node$i" all_acknowledged "$job.node$i" 600 || fail "$job.node$i: $(acknowledged "$job.node$i") records"
+	done
+	sleep 3 # and does not end
+	is_state "$job" RUNNING || fail "close(2) does not wait: job $job is $(state "$job")"
 	slurm scancel "$job"
 	away "$job"
+}
+# The server is back before the epilogue gives up.
+server_returns() {
+	local job
+	configured ,close=async 120
+	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 600')
+	writes "$job".node{1,2,3}
+	server_down
+	until_ok 60 "job $job that waits" is_state "$job" COMPLETING || fail "job $job is $(state "$job")"
+	sleep 15 # the server is away for so long
+	is_state "$job" COMPLETING || fail "job $job is $(state "$job")"
+	server_up
+	ends "$job" COMPLETED
+	idle
+	at_server "$job".node{1,2,3}
+	nothing_left
+}
+# The prologue waits for the server.
+server_away_at_start() {
+	local job
+	configured ,connect_timeout=60 60
+	server_down
+	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 100')
+	until_ok 30 "job $job that waits" is_state "$job" RUNNING || fail "job $job is $(state "$job")"
+	sleep 25 # the server is away for so long
+	[ ! -e "$WORK/out/$job" ] || fail "job $job runs without a server: $(cat "$WORK/out/$job")"
+	server_up
+	ends "$job" COMPLETED
+	idle
+	at_server "$job".node{1,2,3}
+	nothing_left
+}
+# The prologue gives up: Slurm drains the nodes, and the job waits, held.
+no_server_at_start() {
+	local job node
+	configured ,connect_timeout=2 60
+	server_down
+	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 100')
+	for node in node1 node2 node3; do
+		until_ok 60 "$node is drained" drained $node "Prolog error" || fail "$node is not drained: $(slurm sinfo -h -N -o '%N %T %E')"
+	done
+	until_ok 30 "job $job that waits" is_state "$job" PENDING || fail "job $job is $(state "$job")"
+	server_up
+	for node in node1 node2 node3; do resume $node; done
+	slurm scontrol release "$job" || fail "no release"
+	ends "$job" COMPLETED 120
+	at_server "$job".node{1,2,3}
+	nothing_left
+}
+# All processes of a node are killed, and its mounts go, as in a crash; its disk stays.
+node_crashed() {
+	local job pid
+	job=$(submit --no-requeue --comment=kairan-node=64M,kairan-job <<<"$WRITES")
+	writes "$job".node{1,2,3}
+	for pid in $(pgrep -f 'slurm|kairan|writer'); do
+		[ "$pid" = "${KEEPER[node3]}" ] || [ "$(nsenter -t "$pid" -u hostname)" != node3 ] || kill -KILL "$pid"
+	done
+	rm "$WORK/node3/slurmd.pid"
+	on node3 sh -c 'for mounted in $(sed -n "s/^[^ ]* \([^ ]*\) fuse.kairanfs .*/\1/p" /proc/mounts); do umount -l "$mounted"; done; rm -r /run/kairan'
+	slurmd_start 3
+	until_ok 120 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
+	until_ok 60 "nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"
+	next_job
+	at_server "$job".node{1,2,3}
+	nothing_left
 }
 slurmd_killed() {
 	local job pid
@@ -352,6 +425,7 @@ slurmd_killed() {
 }
 
 # row CASE WORDS: as a process of its own, so that it fails alone; then the cluster is as at first.
+no_jobs() { [ -z "$(slurm squeue -h)" ]; }
 failures=0 count=0
 row() {
 	local start=$SECONDS result=ok name
@@ -364,8 +438,8 @@ row() {
 	[ "$result" != ok ] || return
 	cp "$WORK/said" "$WORK/said.$1"
 	alive "${DAEMON[server]}" || server_up
-	slurm scancel -s KILL -u $USER_NAME
 	slurm scancel -u $USER_NAME
+	until_ok 150 "no jobs" no_jobs
 	for name in node1 node2 node3; do
 		drained $name . && resume $name
 	done
@@ -388,6 +462,10 @@ row head_killed "kairanfs of shared scratch killed, the head's"
 row child_left "a process is left in the scratch"
 row server_away "kairand down at the job's end: drained, the next job sends"
 row server_away_cancelled "kairand down, and scancel of a job whose close(2) waits"
+row server_returns "kairand down, and back while the epilogue waits"
+row server_away_at_start "kairand down, and back while the prologue waits"
+row no_server_at_start "kairand down, the prologue gives up: drained, the job waits"
+row node_crashed "a node crashes under a job"
 row slurmd_killed "slurmd killed and started again during a job"
 [ $count -gt 0 ] || fail "no case '$ONLY'"
 echo "$count cases, $failures failed; $(awk '{sum += $1} END {print sum + 0}' "$WORK/records") acknowledged records of 4 KiB compared at the server"
