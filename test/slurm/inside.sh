@@ -62,6 +62,7 @@ for i in 1 2 3; do
 done
 slurm() { on server "$@"; }
 states() { slurm sinfo -h -N -o %T | sort -u; }
+is_idle() { [ "$(slurm sinfo -h -n "$1" -o %T)" = idle ]; }
 all_idle() { [ "$(states)" = idle ]; }
 idle() { all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"; }
 until_ok 60 "three nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -N -l)"
@@ -147,6 +148,18 @@ three_nodes() {
 	done
 	grep -qx "batch /mnt/node/$job /mnt/job/$job" "$WORK/out/$job" && [ "$(grep -cx same "$WORK/out/$job")" = 9 ] && [ "$(grep -cx ' *64M' "$WORK/out/$job")" = 3 ] ||
 		fail "$(cat "$WORK/out/$job")"
+	at_server "$job".node{1,2,3}
+	nothing_left
+}
+# No batch script: the user's srun waits until the epilogues have run, or not long before.
+interactive() {
+	local job
+	on server setpriv --reuid $USER_NAME --regid $USER_NAME --clear-groups env -C / WORK="$WORK" \
+		srun -N3 --ntasks-per-node=1 --comment=kairan-node=64M,kairan-job bash -c '"$WORK/writer" 100
+			echo "$SLURM_JOB_ID $(hostname)" | tee "$KAIRAN_NODE/file" "$KAIRAN_JOB/$(hostname)"' >"$WORK/out/interactive" || fail "srun"
+	[ "$(wc -l <"$WORK/out/interactive")" = 3 ] || fail "$(cat "$WORK/out/interactive")"
+	job=$(sed -n '1s/ .*//p' "$WORK/out/interactive")
+	ends "$job" COMPLETED
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
@@ -386,6 +399,22 @@ no_server_at_start() {
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
+# The prologue fails on one node, because its disk is away. The others' mounts go before the job runs again, under the same number.
+one_without_disk() {
+	local job
+	on node2 mv /mnt/local /mnt/away
+	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 100')
+	until_ok 60 "node2 is drained" drained node2 "Prolog error" || fail "node2 is not drained: $(slurm sinfo -h -N -o '%N %T %E')"
+	until_ok 60 "job $job that waits" is_state "$job" PENDING || fail "job $job is $(state "$job")"
+	until_ok 60 "node1 is idle" is_idle node1 && until_ok 60 "node3 is idle" is_idle node3 || fail "nodes: $(slurm sinfo -h -N -o '%N %T %E')"
+	nothing_left
+	on node2 mv /mnt/away /mnt/local
+	resume node2
+	slurm scontrol release "$job" || fail "no release"
+	ends "$job" COMPLETED 120
+	at_server "$job".node{1,2,3}
+	nothing_left
+}
 # All processes of a node are killed, and its mounts go, as in a crash; its disk stays.
 node_crashed() {
 	local job pid
@@ -452,6 +481,7 @@ row() {
 ONLY=$*
 : >"$WORK/records"
 row three_nodes "three nodes: results at the server, scratch of both kinds"
+row interactive "srun without a batch script"
 row cancelled "scancel of a job that writes"
 row out_of_time "a job's time limit"
 row requeued "scontrol requeue: runs again, with new scratch"
@@ -465,6 +495,7 @@ row server_away_cancelled "kairand down, and scancel of a job whose close(2) wai
 row server_returns "kairand down, and back while the epilogue waits"
 row server_away_at_start "kairand down, and back while the prologue waits"
 row no_server_at_start "kairand down, the prologue gives up: drained, the job waits"
+row one_without_disk "the prologue fails on one node: drained, the job waits"
 row node_crashed "a node crashes under a job"
 row slurmd_killed "slurmd killed and started again during a job"
 [ $count -gt 0 ] || fail "no case '$ONLY'"
