@@ -64,8 +64,9 @@ slurm() { on server "$@"; }
 states() { slurm sinfo -h -N -o %T | sort -u; }
 is_idle() { [ "$(slurm sinfo -h -n "$1" -o %T)" = idle ]; }
 all_idle() { [ "$(states)" = idle ]; }
-idle() { all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"; }
-until_ok 60 "three nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -N -l)"
+# idle: no job has had a node drained.
+idle() { until_ok 60 "nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"; }
+idle
 
 # A task writes records to JOB.HOST of the export, and how many are acknowledged to a file that is no part of kairan.
 cat >"$WORK/writer" <<'P'
@@ -151,7 +152,7 @@ three_nodes() {
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
-# No batch script: the user's srun waits until the epilogues have run, or not long before.
+# No batch script.
 interactive() {
 	local job
 	on server setpriv --reuid $USER_NAME --regid $USER_NAME --clear-groups env -C / WORK="$WORK" \
@@ -277,7 +278,6 @@ scratch_killed() { # head | member
 	until_ok 90 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
 	at_server "$job".node{1,2,3}
 	nothing_left
-	idle
 }
 member_killed() { scratch_killed member; }
 head_killed() { scratch_killed head; }
@@ -300,7 +300,6 @@ child_left() {
 	at_server "$job".node1
 	nothing_left
 	kill "$child"
-	idle
 }
 server_down() { kill "$(cat "$WORK/server.pid")"; until_ok 30 "end of kairand" gone "$(cat "$WORK/server.pid")" || fail "kairand does not end"; }
 server_up() { server_start; echo "${DAEMON[server]}" >"$WORK/server.pid"; }
@@ -363,7 +362,6 @@ server_returns() {
 	is_state "$job" COMPLETING || fail "job $job is $(state "$job")"
 	server_up
 	ends "$job" COMPLETED
-	idle
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
@@ -378,7 +376,6 @@ server_away_at_start() {
 	[ ! -e "$WORK/out/$job" ] || fail "job $job runs without a server: $(cat "$WORK/out/$job")"
 	server_up
 	ends "$job" COMPLETED
-	idle
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
@@ -427,7 +424,7 @@ node_crashed() {
 	on node3 sh -c 'for mounted in $(sed -n "s/^[^ ]* \([^ ]*\) fuse.kairanfs .*/\1/p" /proc/mounts); do umount -l "$mounted"; done; rm -r /run/kairan'
 	slurmd_start 3
 	until_ok 120 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
-	until_ok 60 "nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"
+	idle
 	next_job
 	at_server "$job".node{1,2,3}
 	nothing_left
@@ -453,7 +450,7 @@ slurmd_killed() {
 	nothing_left
 }
 
-# row CASE WORDS: as a process of its own, so that it fails alone; then the cluster is as at first.
+# row CASE WORDS: as a process of its own, so that it fails alone; no node is drained when it ends. Then the cluster is as at first.
 no_jobs() { [ -z "$(slurm squeue -h)" ]; }
 failures=0 count=0
 row() {
@@ -461,7 +458,10 @@ row() {
 	[ -z "$ONLY" ] || [[ " $ONLY " == *" $1 "* ]] || return
 	configured "" 60
 	count=$((count + 1))
-	("$1") >"$WORK/said" 2>&1 || { result="FAILED: $(tail -n 1 "$WORK/said")" failures=$((failures + 1)); }
+	if ! ("$1" && idle) >"$WORK/said" 2>&1; then
+		result=$(sed -n '/^FAILED/,$p' "$WORK/said" | tr '\n' ' ')
+		failures=$((failures + 1))
+	fi
 	DAEMON[server]=$(cat "$WORK/server.pid")
 	printf '%-72s %4d s  %s\n' "$2" $((SECONDS - start)) "$result"
 	[ "$result" != ok ] || return
@@ -500,4 +500,4 @@ row node_crashed "a node crashes under a job"
 row slurmd_killed "slurmd killed and started again during a job"
 [ $count -gt 0 ] || fail "no case '$ONLY'"
 echo "$count cases, $failures failed; $(awk '{sum += $1} END {print sum + 0}' "$WORK/records") acknowledged records of 4 KiB compared at the server"
-[ $failures = 0 ]
+check_logs "$WORK/kairand.log" && [ $failures = 0 ]
