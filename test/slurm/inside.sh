@@ -1,4 +1,4 @@
-# Run by test/slurm/run in namespaces of its own: Slurm on the hosts of a test cluster, and its jobs. Arguments: cases, default: all.
+# Run by test/slurm/run in namespaces of its own: Slurm on the hosts of a test cluster, and jobs. Arguments: cases, else all.
 # $WORK/unpacked has Slurm and kairan as they are installed.
 . "$TOP/test/lib.sh"
 unset TMPDIR # jobs of another user get it
@@ -61,11 +61,13 @@ for i in 1 2 3; do
 	slurmd_start $i
 done
 slurm() { on server "$@"; }
+# expect SECONDS WHAT COMMAND...: as until_ok, and tells what Slurm has.
+expect() { until_ok "$@" || fail "not so: $2; $(slurm squeue -h -t all -o 'job %A %T;' | tail -2) $(slurm sinfo -h -N -o '%N %T %E;')"; }
 states() { slurm sinfo -h -N -o %T | sort -u; }
 is_idle() { [ "$(slurm sinfo -h -n "$1" -o %T)" = idle ]; }
 all_idle() { [ "$(states)" = idle ]; }
 # idle: no job has had a node drained.
-idle() { until_ok 60 "nodes that are idle" all_idle || fail "nodes are not idle: $(slurm sinfo -h -N -o '%N %T %E')"; }
+idle() { expect 60 "nodes that are idle" all_idle; }
 idle
 
 # A task writes records to JOB.HOST of the export, and how many are acknowledged to a file that is no part of kairan.
@@ -92,14 +94,12 @@ submit() {
 state() { slurm squeue -h -t all -j "$1" -o %T; }
 is_state() { [ "$(state "$1")" = "$2" ]; }
 # ends JOB STATE [SECONDS]: its epilogues have run, too: it was COMPLETING before.
-ends() { until_ok "${3:-60}" "job $1 as $2" is_state "$1" "$2" || fail "job $1 is $(state "$1"), not $2: $(tail -3 "$WORK/out/$1" 2>&1)"; }
-said() { grep -q "$2" "$WORK/out/$1"; }
-says() { until_ok 60 "job $1 says $2" said "$1" "$2" || fail "job $1 ($(state "$1")) does not say $2: $(tail -3 "$WORK/out/$1" 2>&1)"; }
+ends() { expect "${3:-60}" "job $1 as $2" is_state "$1" "$2"; }
 # acknowledged FILE: number of records.
 acknowledged() { cat "$WORK/out/$1.acknowledged"; }
 all_acknowledged() { [ "$(acknowledged "$1")" = "$2" ]; }
 is_writing() { [ "$(acknowledged "$1")" -gt 20 ]; }
-writes() { local name; for name in "$@"; do until_ok 60 "records of $name" is_writing "$name" || fail "nothing written to $name"; done; }
+writes() { local name; for name in "$@"; do expect 60 "records of $name" is_writing "$name"; done; }
 # at_server FILE...: the server has all records that were acknowledged, and they are right. One more may have been on the way.
 at_server() {
 	local name
@@ -138,7 +138,7 @@ three_nodes() {
 		srun bash -c 'stat -c "$(hostname) %n %U %a" "$KAIRAN_NODE" "$KAIRAN_JOB" && df --output=size -BM "$KAIRAN_NODE" | tail -1
 			"$WORK/writer" 500
 			cp "/mnt/data/work/$SLURM_JOB_ID.$(hostname)" "$KAIRAN_JOB/" && cp "$KAIRAN_JOB/$SLURM_JOB_ID.$(hostname)" "$KAIRAN_NODE/"'
-		srun bash -c 'for name in node1 node2 node3; do cmp "/mnt/data/work/$SLURM_JOB_ID.$name" "$KAIRAN_JOB/$SLURM_JOB_ID.$name" && echo same; done
+		srun bash -c 'for name in $SLURM_JOB_ID.node{1,2,3}; do cmp "/mnt/data/work/$name" "$KAIRAN_JOB/$name" && echo same; done
 			ls "$KAIRAN_NODE"'
 	J
 	)
@@ -147,7 +147,8 @@ three_nodes() {
 		grep -qx "node$i /mnt/node/$job $USER_NAME 700" "$WORK/out/$job" && grep -qx "node$i /mnt/job/$job $USER_NAME 700" "$WORK/out/$job" &&
 			grep -qx "$job.node$i" "$WORK/out/$job" || fail "node$i: $(cat "$WORK/out/$job")"
 	done
-	grep -qx "batch /mnt/node/$job /mnt/job/$job" "$WORK/out/$job" && [ "$(grep -cx same "$WORK/out/$job")" = 9 ] && [ "$(grep -cx ' *64M' "$WORK/out/$job")" = 3 ] ||
+	grep -qx "batch /mnt/node/$job /mnt/job/$job" "$WORK/out/$job" && [ "$(grep -cx same "$WORK/out/$job")" = 9 ] &&
+		[ "$(grep -cx ' *64M' "$WORK/out/$job")" = 3 ] ||
 		fail "$(cat "$WORK/out/$job")"
 	at_server "$job".node{1,2,3}
 	nothing_left
@@ -235,7 +236,8 @@ mount_killed() {
 	local pid
 	pid=$(for pid in $(pgrep -x kairanfs); do
 		# The job's keeper, on its head, is the daemon's child.
-		[ "$(ps -o ppid= -p "$pid" | xargs)" = 1 ] && [ "$(nsenter -t "$pid" -u hostname)" = "$1" ] && tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q " $2 " && echo "$pid"
+		[ "$(ps -o ppid= -p "$pid" | xargs)" = 1 ] && [ "$(nsenter -t "$pid" -u hostname)" = "$1" ] &&
+			tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q " $2 " && echo "$pid"
 	done)
 	[ "$(wc -w <<<"$pid")" = 1 ] && kill -KILL "$pid" || fail "daemons of $2 on $1: $pid"
 }
@@ -253,9 +255,9 @@ export_killed() {
 	job=$(submit --comment=kairan-node=64M,kairan-job <<<"$WRITES")
 	writes "$job".node{1,2,3}
 	mount_killed node2 /mnt/data
-	until_ok 90 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
+	expect 90 "the end of job $job" over "$job"
 	at_server "$job".node{1,3}
-	until_ok 20 "node2 is drained" drained node2 "Epilog error" || fail "node2 is not drained: $(slurm sinfo -h -N -o '%N %T %E')"
+	expect 20 "node2 is drained" drained node2 "Epilog error"
 	resume node2
 	next_job
 	at_server "$job".node2
@@ -266,7 +268,9 @@ scratch_killed() { # head | member
 	local job head pid
 	job=$(submit --comment=kairan-node=64M,kairan-job <<-'J'
 		#!/bin/bash
-		srun -K1 bash -c '"$WORK/writer" & for ((n = 0; ; n++)); do echo "$n" >"$KAIRAN_JOB/$(hostname)" || break; cat "$KAIRAN_JOB"/* >/dev/null || break; done 2>&1; kill $!; exit 1'
+		srun -K1 bash -c '"$WORK/writer" &
+			while echo "$SECONDS" >"$KAIRAN_JOB/$(hostname)" && cat "$KAIRAN_JOB"/* >/dev/null; do :; done 2>&1
+			kill $!; exit 1'
 	J
 	)
 	writes "$job".node{1,2,3}
@@ -275,7 +279,7 @@ scratch_killed() { # head | member
 	[ "$(wc -w <<<"$head")" = 1 ] || fail "heads: $head"
 	[ "$1" = head ] || head=$([ "$head" = node2 ] && echo node3 || echo node2)
 	mount_killed "$head" "/mnt/job/$job"
-	until_ok 90 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
+	expect 90 "the end of job $job" over "$job"
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
@@ -301,7 +305,7 @@ child_left() {
 	nothing_left
 	kill "$child"
 }
-server_down() { kill "$(cat "$WORK/server.pid")"; until_ok 30 "end of kairand" gone "$(cat "$WORK/server.pid")" || fail "kairand does not end"; }
+server_down() { kill "$(cat "$WORK/server.pid")" && expect 30 "end of kairand" gone "$(cat "$WORK/server.pid")"; }
 server_up() { server_start; echo "${DAEMON[server]}" >"$WORK/server.pid"; }
 # configured OPTION TIMEOUT: for the next mounts.
 configured() { sed -i "s|^OPTIONS=.*|OPTIONS=local=/mnt/local/data$1|; s|^TIMEOUT=.*|TIMEOUT=$2|" "$WORK/etc/kairan/job.conf"; }
@@ -309,9 +313,9 @@ configured() { sed -i "s|^OPTIONS=.*|OPTIONS=local=/mnt/local/data$1|; s|^TIMEOU
 away() {
 	local node
 	for node in node1 node2 node3; do
-		until_ok 120 "$node is drained" drained $node "Epilog error" || fail "$node is not drained: $(slurm sinfo -h -N -o '%N %T %E')"
+		expect 120 "$node is drained" drained $node "Epilog error"
 	done
-	until_ok 60 "the end of job $1" over "$1" || fail "job $1 is $(state "$1")"
+	expect 60 "the end of job $1" over "$1"
 	server_up
 	for node in node1 node2 node3; do resume $node; done
 	next_job
@@ -343,7 +347,7 @@ server_away_cancelled() {
 	writes "$job".node{1,2,3}
 	server_down
 	for i in 1 2 3; do
-		until_ok 60 "all of $job.node$i" all_acknowledged "$job.node$i" 600 || fail "$job.node$i: $(acknowledged "$job.node$i") records"
+		expect 60 "600 records of node$i" all_acknowledged "$job.node$i" 600
 	done
 	sleep 3 # and does not end
 	is_state "$job" RUNNING || fail "close(2) does not wait: job $job is $(state "$job")"
@@ -357,7 +361,7 @@ server_returns() {
 	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 600')
 	writes "$job".node{1,2,3}
 	server_down
-	until_ok 60 "job $job that waits" is_state "$job" COMPLETING || fail "job $job is $(state "$job")"
+	expect 60 "job $job that waits" is_state "$job" COMPLETING
 	sleep 15 # the server is away for so long
 	is_state "$job" COMPLETING || fail "job $job is $(state "$job")"
 	server_up
@@ -371,7 +375,7 @@ server_away_at_start() {
 	configured ,connect_timeout=60 60
 	server_down
 	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 100')
-	until_ok 30 "job $job that waits" is_state "$job" RUNNING || fail "job $job is $(state "$job")"
+	expect 30 "job $job that waits" is_state "$job" RUNNING
 	sleep 25 # the server is away for so long
 	[ ! -e "$WORK/out/$job" ] || fail "job $job runs without a server: $(cat "$WORK/out/$job")"
 	server_up
@@ -386,9 +390,9 @@ no_server_at_start() {
 	server_down
 	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 100')
 	for node in node1 node2 node3; do
-		until_ok 60 "$node is drained" drained $node "Prolog error" || fail "$node is not drained: $(slurm sinfo -h -N -o '%N %T %E')"
+		expect 60 "$node is drained" drained $node "Prolog error"
 	done
-	until_ok 30 "job $job that waits" is_state "$job" PENDING || fail "job $job is $(state "$job")"
+	expect 30 "job $job that waits" is_state "$job" PENDING
 	server_up
 	for node in node1 node2 node3; do resume $node; done
 	slurm scontrol release "$job" || fail "no release"
@@ -396,14 +400,15 @@ no_server_at_start() {
 	at_server "$job".node{1,2,3}
 	nothing_left
 }
-# The prologue fails on one node, because its disk is away. The others' mounts go before the job runs again, under the same number.
+# The prologue fails on one node, because its disk is away. The others' mounts go before the job runs again, with its number.
 one_without_disk() {
 	local job
 	on node2 mv /mnt/local /mnt/away
 	job=$(submit --comment=kairan-node=64M,kairan-job <<<$'#!/bin/bash\nsrun "$WORK/writer" 100')
-	until_ok 60 "node2 is drained" drained node2 "Prolog error" || fail "node2 is not drained: $(slurm sinfo -h -N -o '%N %T %E')"
-	until_ok 60 "job $job that waits" is_state "$job" PENDING || fail "job $job is $(state "$job")"
-	until_ok 60 "node1 is idle" is_idle node1 && until_ok 60 "node3 is idle" is_idle node3 || fail "nodes: $(slurm sinfo -h -N -o '%N %T %E')"
+	expect 60 "node2 is drained" drained node2 "Prolog error"
+	expect 60 "job $job that waits" is_state "$job" PENDING
+	expect 60 "node1 is idle" is_idle node1
+	expect 60 "node3 is idle" is_idle node3
 	nothing_left
 	on node2 mv /mnt/away /mnt/local
 	resume node2
@@ -421,9 +426,10 @@ node_crashed() {
 		[ "$pid" = "${KEEPER[node3]}" ] || [ "$(nsenter -t "$pid" -u hostname)" != node3 ] || kill -KILL "$pid"
 	done
 	rm "$WORK/node3/slurmd.pid"
-	on node3 sh -c 'for mounted in $(sed -n "s/^[^ ]* \([^ ]*\) fuse.kairanfs .*/\1/p" /proc/mounts); do umount -l "$mounted"; done; rm -r /run/kairan'
+	mounts_of node3 | while read -r mounted; do on node3 umount -l "$mounted"; done
+	on node3 rm -r /run/kairan
 	slurmd_start 3
-	until_ok 120 "the end of job $job" over "$job" || fail "job $job is $(state "$job")"
+	expect 120 "the end of job $job" over "$job"
 	idle
 	next_job
 	at_server "$job".node{1,2,3}
@@ -434,7 +440,7 @@ slurmd_killed() {
 	job=$(submit --comment=kairan-node=64M,kairan-job <<-'J'
 		#!/bin/bash
 		srun "$WORK/writer" 1000
-		srun bash -c 'echo "$KAIRAN_JOB" >"$KAIRAN_NODE/file" && cat "$KAIRAN_NODE/file" && echo "$(hostname)" >"$KAIRAN_JOB/$(hostname)"'
+		srun bash -c 'echo "$KAIRAN_JOB" >"$KAIRAN_NODE/file" && cat "$KAIRAN_NODE/file" && hostname >"$KAIRAN_JOB/$(hostname)"'
 	J
 	)
 	writes "$job".node{1,2,3}
@@ -450,7 +456,7 @@ slurmd_killed() {
 	nothing_left
 }
 
-# row CASE WORDS: as a process of its own, so that it fails alone; no node is drained when it ends. Then the cluster is as at first.
+# row CASE WORDS: as a process of its own, so that it fails alone; in the end no node is drained.
 no_jobs() { [ -z "$(slurm squeue -h)" ]; }
 failures=0 count=0
 row() {
@@ -499,5 +505,6 @@ row one_without_disk "the prologue fails on one node: drained, the job waits"
 row node_crashed "a node crashes under a job"
 row slurmd_killed "slurmd killed and started again during a job"
 [ $count -gt 0 ] || fail "no case '$ONLY'"
-echo "$count cases, $failures failed; $(awk '{sum += $1} END {print sum + 0}' "$WORK/records") acknowledged records of 4 KiB compared at the server"
+echo "$count cases, $failures failed; $(awk '{sum += $1} END {print sum + 0}' "$WORK/records") acknowledged records of 4 KiB" \
+	"compared at the server"
 check_logs "$WORK/kairand.log" && [ $failures = 0 ]
