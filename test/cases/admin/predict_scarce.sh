@@ -3,6 +3,7 @@
 # timeout: 240
 . "$TOP/test/lib.sh"
 . "$TOP/test/lib-predict.sh"
+[ -n "${PREDICT_SCARCE:-}" ] || skip "it measures, so the machine must not be busy: PREDICT_SCARCE=1 test/run admin/predict_scarce (the rule itself is unit predict_bound's)"
 CGROUPS=/sys/fs/cgroup
 [ -f $CGROUPS/cpu/cpu.cfs_quota_us ] && [ -f $CGROUPS/blkio/blkio.throttle.read_bps_device ] ||
 	skip "no control groups of version 1 that limit processors and disks"
@@ -110,7 +111,7 @@ echo "$DEVICE 0" >$CGROUPS/blkio/$GROUP/blkio.throttle.write_bps_device
 says plain synced "the server's disk" server_disk
 
 note "the server's processors"
-echo 5000 >$CGROUPS/cpu/$GROUP/cpu.cfs_quota_us # of 100 ms
+echo 2000 >$CGROUPS/cpu/$GROUP/cpu.cfs_quota_us # of 100 ms: scarcer than those of a busy machine are for the node
 traced 1 slow make 1000000 3
 echo -1 >$CGROUPS/cpu/$GROUP/cpu.cfs_quota_us
 says plain slow "the server's processors" server_cpu
