@@ -3,8 +3,6 @@
 #ifndef KR_FUSE_LOAD_SAMPLES_H
 #define KR_FUSE_LOAD_SAMPLES_H
 
-#include <stdio.h>
-
 #include "fuse/base/mount.h"
 
 struct kr_load_samples;

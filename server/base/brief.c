@@ -3,11 +3,10 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <time.h>
 
-#include "common/base/process.h"
 #include "common/base/util.h"
+#include "server/base/blocked.h"
 
 /* A job of LONG_NS would be no slower in the pool, where others run beside it.  After one the pool has all jobs for
  * REST times as long.  So a slow disk takes a ninth of the loop thread's time at most. */
@@ -40,75 +39,14 @@ static bool takes_jobs(void)
 	return !briefs.relieved && kr_clock_ns() >= briefs.rests_until_ns;
 }
 
-/* --- what jobs in the pool wait for ------------------------------------------------------------ */
-
-/* Shorter waits are the scheduler's, or a lock's. */
-#define BLOCKED_NS UINT64_C(1000000)
-
-static struct {
-	pthread_mutex_t lock;
-	uint64_t ns, last_ns; /* all of it so far; when the last job ended that had blocked */
-} blocked = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static _Thread_local bool is_unawaited, runnable_known;
-
-static uint64_t processor_ns(void)
-{
-	struct timespec now = {0};
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	return (uint64_t)now.tv_sec * KR_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-/* How long this thread has waited for a processor since the last call. */
-static uint64_t runnable_since_ns(void)
-{
-	static _Thread_local uint64_t before;
-	const uint64_t now = kr_runnable_ns("/proc/thread-self/schedstat"), since = now - before;
-
-	before = now;
-	runnable_known = true;
-	return since;
-}
-
-/* A job that has ended now was off the processor for OFF_NS. */
-static void count_blocked(uint64_t off_ns)
-{
-	const uint64_t runnable_ns = runnable_since_ns(), now_ns = kr_clock_ns();
-	KR_SCOPED_LOCK(&blocked.lock);
-
-	if (off_ns > runnable_ns)
-		blocked.ns += KR_MIN(off_ns - runnable_ns, now_ns - KR_MIN(blocked.last_ns, now_ns));
-	blocked.last_ns = KR_MAX(blocked.last_ns, now_ns);
-}
-
-void kr_brief_unawaited(void)
-{
-	is_unawaited = true;
-}
-
-uint64_t kr_brief_blocked_ns(void)
-{
-	KR_SCOPED_LOCK(&blocked.lock);
-
-	return blocked.ns;
-}
-
 static void run_in_pool(uv_work_t *work)
 {
 	struct kr_brief *brief = KR_CONTAINER_OF(work, struct kr_brief, work);
-	uint64_t began_ns, before_ns, took_ns, ran_ns;
+	struct kr_blocked_job job;
 
-	if (!runnable_known)
-		runnable_since_ns();
-	is_unawaited = false;
-	began_ns = kr_clock_ns();
-	before_ns = processor_ns();
+	kr_blocked_begin(&job);
 	brief->run(brief);
-	took_ns = kr_clock_ns() - began_ns;
-	ran_ns = processor_ns() - before_ns;
-	if (!is_unawaited && took_ns > ran_ns + BLOCKED_NS)
-		count_blocked(took_ns - ran_ns);
+	kr_blocked_end(&job);
 }
 
 static void after_pool(uv_work_t *work, int status)

@@ -12,7 +12,6 @@
 #define KR_SERVER_BRIEF_H
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <uv.h>
 
 #include "common/base/list.h"
@@ -30,12 +29,6 @@ struct kr_brief {
  * IN_POOL: it takes long. */
 void kr_brief_start(uv_loop_t *loop, struct kr_brief *brief, bool in_pool, void (*run)(struct kr_brief *),
 	void (*done)(struct kr_brief *));
-
-/* In the job that runs now: nobody waits for it, so kr_brief_blocked_ns does not count it. */
-void kr_brief_unawaited(void);
-/* How long jobs in the pool have blocked so far, other than for a processor: for the disk of the export, mostly.  Time
- * in which several blocked counts once.  Any thread. */
-uint64_t kr_brief_blocked_ns(void);
 
 /* Runs LOOP until it ends. */
 void kr_brief_serve(uv_loop_t *loop);

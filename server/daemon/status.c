@@ -14,6 +14,7 @@
 #include "server/leases/file_table.h"
 #include "server/leases/invalidation.h"
 #include "server/names/name_sync.h"
+#include "server/base/blocked.h"
 #include "server/base/options.h"
 #include "server/leases/slow_requests.h"
 #include "server/session/introductions.h"
@@ -260,7 +261,7 @@ static json_t *load_status(void)
 {
 	json_t *object = kr_process_status();
 
-	json_object_set_new(object, "disk_ms", integer(kr_brief_blocked_ns() / KR_NS_PER_MS));
+	json_object_set_new(object, "disk_ms", integer(kr_blocked_ns() / KR_NS_PER_MS));
 	return object;
 }
 

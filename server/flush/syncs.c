@@ -14,6 +14,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
+#include "server/base/blocked.h"
 #include "server/base/options.h"
 #include "server/base/state.h"
 #include "server/export/export.h"
@@ -261,7 +262,7 @@ static void run(struct kr_pool_share_job *share_job)
 	KR_LIST_FOR_EACH(sync, &job->files, link)
 		awaited |= !kr_list_empty(&sync->waiters);
 	if (!awaited)
-		kr_brief_unawaited();
+		kr_blocked_unawaited();
 	KR_LIST_FOR_EACH(sync, &job->files, link) {
 		sync->err = KR_FAULT("stable.before");
 		if (!sync->err && sync->rewrite)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
+#include "server/base/blocked.h"
 #include "server/base/brief.h"
 
 struct job {
@@ -413,7 +414,7 @@ static void block(struct kr_brief *brief)
 
 static void block_unawaited(struct kr_brief *brief)
 {
-	kr_brief_unawaited();
+	kr_blocked_unawaited();
 	block(brief);
 }
 
@@ -429,13 +430,13 @@ static void work_hard(struct kr_brief *brief)
 /* How long jobs have blocked, of two at the same time. */
 static uint64_t blocked_by(void (*work)(struct kr_brief *))
 {
-	const uint64_t before_ns = kr_brief_blocked_ns();
+	const uint64_t before_ns = kr_blocked_ns();
 
 	for (unsigned i = 0; i < 2; i++)
 		kr_brief_start(&world.loop, &world.jobs[i].brief, true, work, done);
 	finish();
 	uv_run(&world.loop, UV_RUN_DEFAULT);
-	return kr_brief_blocked_ns() - before_ns;
+	return kr_blocked_ns() - before_ns;
 }
 
 static void time_in_which_jobs_block_counts_once(void **state)
