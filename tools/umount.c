@@ -165,7 +165,7 @@ static int flush_and_unmount(
 		return unmount_by_force(mounted, pid, dead);
 	if (known && !ends_job(mounted))
 		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
-	if (result == KR_EXIT_FAILED) /* the head of a job may have ended, and its members' daemons with it */
+	if (result == KR_EXIT_FAILED) /* the daemon has ended meanwhile? members of a job end with the job's head */
 		return wait_until_gone(pid, KEPT_ALIVE_MS) ? unmount_by_force(mounted, pid, true) : result;
 	if (result == KR_EXIT_LEFT)
 		limit_drain(mounted, "0");

@@ -210,16 +210,16 @@ static int join_and_serve(struct job *job)
 	return err < 0 ? err : serve(job);
 }
 
-/* Of what did not reach the head. */
-static int leave_rest(struct job *job)
+/* Some bytes did not reach the head.  1: they stay for the next mount; -EIO with a reason: the head is gone. */
+static int keep_bytes(struct job *job)
 {
 	int err = kr_job_head_answers(&job->head);
 
 	if (err < 0)
 		return kr_fail(-EIO, "the head of job %s, node %s, is gone (%s), and what did not reach it is lost",
 			job->options->job, job->head.node, strerror(-err));
-	kr_log_warn("%s/" KR_JOB_PLACE " keeps them for this node's next mount of job %s", kr_local_path(job->local),
-		job->options->job);
+	kr_log_warn("%s/" KR_JOB_PLACE " keeps what the head has not got, for this node's next mount of job %s",
+		kr_local_path(job->local), job->options->job);
 	job->keeps = true;
 	return 1;
 }
@@ -237,7 +237,7 @@ int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local,
 	watch_signals();
 	result = join_and_serve(&job);
 	if (result == 1)
-		result = leave_rest(&job);
+		result = keep_bytes(&job);
 	else if (result == 0)
 		job.keeps = false;
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");

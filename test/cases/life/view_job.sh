@@ -142,7 +142,7 @@ kairan $other umount --force "$(at $other a)" >"$WORK/said" 2>&1
 [ $? = 1 ] && grep -q "the next mount with the same local directory sends it" "$WORK/said" || fail "umount --force: $(cat "$WORK/said")"
 wait "${DAEMON[$other.a]}"
 kill -CONT "$(kairand_of $head a)"
-grep -q "kairan-job keeps them for this node's next mount of job a" "$WORK/node$other/log" || fail "the log: $(tail -3 "$WORK/node$other/log")"
+grep -q "kairan-job keeps what the head has not got, for this node's next mount of job a" "$WORK/node$other/log" || fail "the log: $(tail -3 "$WORK/node$other/log")"
 enter $other a
 [ "$(cat "$(seen $head a)/forced")" = forced ] || fail "bytes of before a forced unmount are lost"
 
@@ -163,6 +163,21 @@ leave $other a
 leave $head a
 lost $member a $head
 nothing_left $member a
+
+note "the head goes while a member flushes, and unmounts"
+enter $head g && enter $member g
+echo x >"$(seen $member g)/x"
+kairand=$(kairand_of $head g)
+kill -STOP "$kairand"
+kairan $member umount "$(at $member g)" >"$WORK/said" 2>&1 &
+umount=$!
+until_ok 20 "a flush that waits" grep -q "of 2 bytes sent" "$WORK/said" || fail "kairan umount: $(cat "$WORK/said")"
+kill -KILL "$kairand"
+wait $umount
+[ $? = 1 ] && ! mounted $member g || fail "the unmount of a member whose head goes: $(cat "$WORK/said")"
+lost $head g $head
+nothing_left $member g
+nothing_left $head g
 
 note "kill -9 of a head's kairand: all find it gone"
 kill -KILL "$(kairand_of $member b)"
