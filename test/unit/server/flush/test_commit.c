@@ -614,17 +614,17 @@ static void bytes_of_a_lost_session_are_written_again_until_a_sync_succeeds(void
 	hold_syncs(true);
 	a->generation = 5;
 	flush_and_wait(a);
-	atomic_store(&fail_syncs, 2);
+	atomic_store(&fail_syncs, 1000);
 	lose_session(a);
 	atomic_store(&rewritten, 0);
 	hold_syncs(false);
-	wait_until(F.server.data->counters.sync_errors == 1);
+	wait_until(F.server.data->counters.sync_errors >= 2);
 	ask_later(b, KR_MSG_LEASE, &read);
 	assert_false(later.done);
-	wait_until(later.done); /* by the second repetition */
+	atomic_store(&fail_syncs, 0);
+	wait_until(later.done); /* by the next repetition */
 	assert_int_equal(later.err, 0);
-	assert_int_equal(F.server.data->counters.sync_errors, 2);
-	assert_int_equal(atomic_load(&rewritten), 2);
+	assert_int_equal(atomic_load(&rewritten), F.server.data->counters.sync_errors); /* each sync but the first */
 	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
 }
 
@@ -642,13 +642,13 @@ static void the_next_instance_repairs_what_a_failed_sync_may_have_lost(void **st
 	wait_until(a->unstable == 1);
 	server_stop();
 	atomic_store(&rewritten, 0);
-	atomic_store(&fail_syncs, 2);
 	server_start();
 	assert_false(kr_commit_recovered(F.server.data));
 	b = begin("b", &file);
 	wait_until(kr_commit_recovered(F.server.data));
 	ask_later(b, KR_MSG_LEASE, &read);
 	assert_false(later.done);
+	atomic_store(&fail_syncs, 0);
 	kr_session_end(kr_session_find_node_id(&F.server, b->node_id), KR_SESSION_LOST);
 	node_die(b);
 	wait_until(F.server.data->failed_syncs.files.count == 0);
@@ -667,12 +667,13 @@ static void a_cut_that_may_not_last_is_an_error_and_nobody_reads_before_it_is_re
 
 	(void)state;
 	wait_until(kr_list_empty(&commit_of(a)->writers));
-	atomic_store(&fail_syncs, 1);
+	atomic_store(&fail_syncs, 1000);
 	assert_int_equal(node_call(a, KR_MSG_SETATTR, &setattr), -EIO);
 	assert_int_equal(a->unstable, 0);
 	give_back(a);
 	ask_later(b, KR_MSG_LEASE, &read);
 	assert_false(later.done);
+	atomic_store(&fail_syncs, 0);
 	wait_until(later.done);
 	assert_int_equal(later.err, 0);
 	assert_int_equal(node_call(a, KR_MSG_SETATTR, &setattr), 0);
