@@ -228,9 +228,7 @@ static json_t *machine_json(void)
 
 static int save(const json_t *result, const char *path)
 {
-	return json_dump_file(result, path, JSON_INDENT(1) | JSON_REAL_PRECISION(8)) < 0 ?
-		kr_fail_errno(-EIO, "cannot write %s", path) :
-		0;
+	return json_dump_file(result, path, JSON_INDENT(1)) < 0 ? kr_fail_errno(-EIO, "cannot write %s", path) : 0;
 }
 
 static int save_page(const json_t *a, const json_t *b, const char *path)
