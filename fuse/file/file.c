@@ -553,9 +553,18 @@ static void stage_outdated(struct kr_file *file)
 	kr_file_step(file);
 }
 
+static void stage_patching(struct kr_file *file, bool begins)
+{
+	if (begins)
+		kr_file_get(file);
+	else
+		kr_file_put(file);
+}
+
 bool kr_file_make_stage(struct kr_file *file)
 {
-	static const struct kr_stage_hooks hooks = {.changed = kr_file_step, .outdated = stage_outdated};
+	static const struct kr_stage_hooks hooks = {
+		.changed = kr_file_step, .outdated = stage_outdated, .patching = stage_patching};
 	struct kr_stage *stage;
 
 	if (file->stage)

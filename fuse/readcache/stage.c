@@ -6,6 +6,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "fuse/journal/journal.h"
 #include "fuse/readcache/cache_format.h"
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/readcache/stage_priv.h"
@@ -48,6 +49,7 @@ struct kr_stage *kr_stage_new(
 	pthread_mutex_init(&stage->lock, NULL);
 	kr_table_init(&stage->held);
 	kr_list_init(&stage->parked);
+	kr_list_init(&stage->patches);
 	kr_cache_counters(mount->cache, &counters);
 	kr_readahead_init(&stage->readahead, counters.max_bytes / 4);
 	kr_hedge_init(&stage->hedge);
@@ -79,8 +81,10 @@ void kr_stage_unref(struct kr_stage *stage)
 static void let_go(struct kr_stage *stage)
 {
 	struct kr_cache_entry *entry;
+	bool was_patching = stage->patching;
 
 	kr_stage_drop_held(stage);
+	kr_stage_drop_patches(stage);
 	pthread_mutex_lock(&stage->lock);
 	entry = stage->entry;
 	stage->entry = NULL;
@@ -88,6 +92,8 @@ static void let_go(struct kr_stage *stage)
 	stage->failed_count = stage->ahead_count = 0;
 	stage->generation++;
 	pthread_mutex_unlock(&stage->lock);
+	if (was_patching && stage->file)
+		stage->hooks->patching(stage->file, false);
 	kr_cache_entry_put(entry);
 	kr_stage_evict(stage->mount);
 }
@@ -136,6 +142,23 @@ static void settle_queued(struct kr_stage *stage)
 	kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
 }
 
+void kr_stage_go_on(struct kr_stage *stage)
+{
+	bool was_patching = stage->patching;
+
+	pthread_mutex_lock(&stage->lock);
+	stage->loading = false;
+	stage->patching = !kr_list_empty(&stage->patches);
+	pthread_mutex_unlock(&stage->lock);
+	if (kr_stage_patch_next(stage))
+		return;
+	settle_queued(stage);
+	kr_stage_unpark(stage);
+	kr_stage_advance(stage);
+	if (was_patching && stage->file)
+		stage->hooks->patching(stage->file, false);
+}
+
 static void loaded(uv_work_t *work, int status)
 {
 	struct load *job = KR_CONTAINER_OF(work, struct load, work);
@@ -143,14 +166,8 @@ static void loaded(uv_work_t *work, int status)
 
 	(void)status;
 	stage->mount->hops->jobs--;
-	if (stage->generation == job->generation) {
-		pthread_mutex_lock(&stage->lock);
-		stage->loading = false;
-		pthread_mutex_unlock(&stage->lock);
-		settle_queued(stage);
-		kr_stage_unpark(stage);
-		kr_stage_advance(stage);
-	}
+	if (stage->generation == job->generation)
+		kr_stage_go_on(stage);
 	kr_cache_entry_put(job->entry);
 	kr_stage_unref(stage);
 	free(job);
@@ -228,6 +245,17 @@ void kr_stage_suspend(struct kr_stage *stage)
 	kr_stage_step(stage);
 }
 
+/* A patch that must wait keeps its bytes in the journal.  Once that is half full, its room is worth more than a copy. */
+static bool may_patch(const struct kr_stage *stage)
+{
+	struct kr_journal_usage usage;
+
+	if (!stage->loading && !stage->patching)
+		return true;
+	kr_journal_usage(stage->mount->journal, &usage);
+	return usage.used <= usage.max / 2;
+}
+
 void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
 	const struct kr_extent_map *sent)
 {
@@ -236,8 +264,7 @@ void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t ve
 	stage->outdated = false;
 	if (same)
 		kr_stage_advance(stage);
-	else if (stage->known && sent && base_version != 0 && base_version == stage->version && !stage->loading &&
-		!stage->patching)
+	else if (stage->known && sent && base_version != 0 && base_version == stage->version && may_patch(stage))
 		kr_stage_patch(stage, version, size, sent);
 	else
 		reset(stage, version, size);

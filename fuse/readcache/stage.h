@@ -31,6 +31,8 @@ struct kr_stage_hooks {
 	void (*changed)(struct kr_file *file);
 	/* The server has another version of the file: its attributes must be asked again. */
 	void (*outdated)(struct kr_file *file);
+	/* Own flushed bytes are being patched in (BEGINS), or that has ended: FILE keeps the stage meanwhile. */
+	void (*patching)(struct kr_file *file, bool begins);
 };
 /* A stage of FILE (borrowed until kr_stage_free) with nothing in it; HOOKS is borrowed for ever.  A file has one. */
 struct kr_stage *kr_stage_new(

@@ -2,8 +2,11 @@
  *
  * At once (loop): the version is the new one, and the blocks that the flush touched are not here.  Then (pool) the
  * cache file follows (cache_rekey.c).  Each touched block that the old bytes and the flushed ones complete is put.
- * Until then the stage fetches nothing and reads no block from disk; readers and peers wait, for milliseconds.  Other
- * touched blocks are fetched again when a reader wants them.  A small file that stays in memory is patched in the loop.
+ * Until then the stage fetches nothing and reads no block from disk; readers and peers wait.  Other touched blocks are
+ * fetched again when a reader wants them.  A small file that stays in memory is patched in the loop.
+ *
+ * A flush that comes while the cache file's map is read, or during an earlier patch, gives the stage its version at once,
+ * and its patch waits.  What it has sent stays in the journal meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,10 +24,11 @@ struct patch {
 	struct kr_cache_entry *entry; /* reference */
 	struct kr_journal *journal;
 	struct kr_extent_map sent; /* its bytes are held in the journal */
+	struct kr_link link;       /* of those that wait */
 	struct kr_cache_replaced *blocks;
 	struct kr_buf **old; /* for each block: its former bytes if they were in memory */
 	size_t count, room;
-	uint64_t old_size, size, generation, edition;
+	uint64_t old_size, size, version, generation, edition;
 	bool failed; /* out of memory: the copy is given up */
 };
 
@@ -198,22 +202,18 @@ static void done(uv_work_t *work, int status)
 	(void)status;
 	stage->mount->hops->jobs--;
 	kr_cache_entry_put(patch->entry);
-	if (stage->generation == patch->generation) {
-		pthread_mutex_lock(&stage->lock);
-		stage->patching = false;
-		pthread_mutex_unlock(&stage->lock);
-		kr_stage_unpark(stage);
-		kr_stage_advance(stage);
-	}
+	if (stage->generation == patch->generation)
+		kr_stage_go_on(stage);
 	free_patch(patch);
 	kr_stage_unref(stage);
 }
 
-static struct patch *make(struct kr_stage *stage, uint64_t size, const struct kr_extent_map *sent)
+static struct patch *make(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent)
 {
 	struct patch *patch = kr_xcalloc(1, sizeof(*patch));
 
 	patch->journal = stage->mount->journal;
+	patch->version = version;
 	patch->old_size = stage->size;
 	patch->size = size;
 	kr_extent_map_init(&patch->sent);
@@ -239,9 +239,31 @@ static bool renew(struct kr_table_link *link, void *edition)
 	return true;
 }
 
+static void start(struct kr_stage *stage, struct patch *patch)
+{
+	patch->stage = kr_stage_ref(stage);
+	patch->entry = kr_cache_entry_ref(stage->entry);
+	pthread_mutex_lock(&stage->lock);
+	patch->generation = ++stage->generation;
+	pthread_mutex_unlock(&stage->lock);
+	kr_cache_rekey(stage->entry, patch->version, patch->size, patch->blocks, patch->count);
+	patch->edition = kr_cache_edition(stage->entry);
+	pthread_mutex_lock(&stage->lock);
+	kr_table_for_each(&stage->held, renew, &patch->edition);
+	pthread_mutex_unlock(&stage->lock);
+	stage->mount->hops->jobs++;
+	if (patch->size <= KR_CACHE_MEMORY_FILE && kr_cache_rekey_is_done(stage->entry)) {
+		run(&patch->work);
+		done(&patch->work, 0);
+	} else {
+		uv_queue_work(stage->mount->loop, &patch->work, run, done);
+	}
+}
+
 void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent)
 {
-	struct patch *patch = make(stage, size, sent);
+	struct patch *patch = make(stage, version, size, sent);
+	bool must_wait, begins = !stage->patching;
 
 	if (patch->failed || size < stage->size) {
 		free_patch(patch);
@@ -250,25 +272,36 @@ void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, con
 	}
 	for (size_t i = 0; i < patch->count; i++)
 		patch->old[i] = kr_stage_take_held(stage, patch->blocks[i].block);
-	patch->stage = kr_stage_ref(stage);
-	patch->entry = kr_cache_entry_ref(stage->entry);
 	pthread_mutex_lock(&stage->lock);
+	must_wait = stage->loading || !begins;
 	stage->patching = true;
 	stage->version = version;
 	stage->size = size;
-	patch->generation = ++stage->generation;
 	pthread_mutex_unlock(&stage->lock);
-	kr_cache_rekey(stage->entry, version, size, patch->blocks, patch->count);
-	patch->edition = kr_cache_edition(stage->entry);
-	pthread_mutex_lock(&stage->lock);
-	kr_table_for_each(&stage->held, renew, &patch->edition);
-	pthread_mutex_unlock(&stage->lock);
+	if (begins && stage->file)
+		stage->hooks->patching(stage->file, true);
 	kr_stage_stop_pulling(stage, -EAGAIN);
-	stage->mount->hops->jobs++;
-	if (size <= KR_CACHE_MEMORY_FILE && kr_cache_rekey_is_done(stage->entry)) {
-		run(&patch->work);
-		done(&patch->work, 0);
-	} else {
-		uv_queue_work(stage->mount->loop, &patch->work, run, done);
-	}
+	if (must_wait)
+		kr_list_append(&stage->patches, &patch->link);
+	else
+		start(stage, patch);
+}
+
+bool kr_stage_patch_next(struct kr_stage *stage)
+{
+	struct kr_link *link = kr_list_pop(&stage->patches);
+
+	if (link)
+		start(stage, KR_LIST_ENTRY(link, struct patch, link));
+	return link != NULL;
+}
+
+void kr_stage_drop_patches(struct kr_stage *stage)
+{
+	struct kr_link *link;
+
+	if (!kr_list_empty(&stage->patches)) /* it will never be of the version that was to come */
+		kr_cache_entry_abandon(stage->entry);
+	while ((link = kr_list_pop(&stage->patches)))
+		free_patch(KR_LIST_ENTRY(link, struct patch, link));
 }

@@ -87,6 +87,7 @@ struct kr_stage {
 	struct kr_upstream *beside; /* reference; is asked instead, for a trial; NULL: no trial */
 	uint64_t choice;            /* answers to SLOW for an earlier one are ignored */
 	struct kr_list parked;      /* waiters, while loading or patching */
+	struct kr_list patches;     /* of own flushed bytes, for after that; in the order of their versions */
 	struct kr_link starved;     /* waits for the mount's budget */
 	uint64_t epoch;             /* answers to JOIN and REPARENT of an earlier one are ignored */
 	bool joined, asking, outdated, failed_once;
@@ -99,6 +100,8 @@ struct kr_stage {
 };
 
 /* stage.c */
+/* The cache file's map is read, or a patch is done. */
+void kr_stage_go_on(struct kr_stage *stage);
 /* The stage of the file FID; NULL: there is none. */
 struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid);
 struct kr_stage *kr_stage_ref(struct kr_stage *stage);
@@ -159,6 +162,11 @@ void kr_stage_drop_held(struct kr_stage *stage);
 struct kr_buf *kr_stage_take_held(struct kr_stage *stage, uint64_t block);
 
 /* stage_patch.c */
+/* As kr_stage_flushed, where BASE_VERSION is the staged version. */
 void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, const struct kr_extent_map *sent);
+/* Starts the next patch that waits; false: none does. */
+bool kr_stage_patch_next(struct kr_stage *stage);
+/* Forgets those that wait. */
+void kr_stage_drop_patches(struct kr_stage *stage);
 
 #endif

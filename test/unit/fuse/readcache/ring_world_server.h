@@ -40,6 +40,7 @@ struct node {
 	uint64_t position;       /* of the sequential reader */
 	uint64_t reads, changed; /* changed: calls of the hook */
 	int error;               /* what a read failed with */
+	int patching;            /* whether the file is kept for patches */
 	uint8_t *buffer;
 };
 
@@ -69,8 +70,9 @@ static struct world {
 	bool no_other;      /* who finds its upstream slow gets no other: a slow machine makes all so */
 	int unanswered;
 	int disturbances;
-	uint32_t lanes;       /* the most connections to one upstream */
-	uint64_t blocks_sent; /* by the server */
+	uint32_t lanes;        /* the most connections to one upstream */
+	uint64_t blocks_sent;  /* by the server */
+	uint64_t journal_used; /* of 100 */
 	unsigned random;
 	uint8_t *content; /* the file's bytes */
 } * world;
@@ -144,7 +146,13 @@ static void on_outdated(struct kr_file *file)
 {
 	((struct node *)(void *)file)->stale = true;
 }
-static const struct kr_stage_hooks stage_hooks = {.changed = on_changed, .outdated = on_outdated};
+static inline void on_patching(struct kr_file *file, bool begins)
+{
+	((struct node *)(void *)file)->patching += begins ? 1 : -1;
+}
+
+static const struct kr_stage_hooks stage_hooks = {
+	.changed = on_changed, .outdated = on_outdated, .patching = on_patching};
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
 {
 	(void)loop;
@@ -171,6 +179,12 @@ int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer,
 	(void)journal;
 	memcpy(buffer, world->content + position, length);
 	return 0;
+}
+
+void kr_journal_usage(struct kr_journal *journal, struct kr_journal_usage *ret_usage)
+{
+	(void)journal;
+	*ret_usage = (struct kr_journal_usage){.used = world->journal_used, .max = 100};
 }
 
 /* The way of CALLER to node NUMBER. */

@@ -438,6 +438,90 @@ static void own_flushed_bytes_are_patched_into_the_copy(void **state)
 	assert_true(kr_clock_ns() < until_ns);
 }
 
+enum { FLUSHES = 5 };
+
+/* Node 1 has the file of 3 blocks. */
+static struct node *have_three_blocks(void)
+{
+	struct node *node = &world->nodes[1];
+
+	start_node(1, LARGE);
+	world->size = 3 * BLOCK;
+	kr_stage_set(node->stage, 1, world->size);
+	read_all(NULL);
+	return node;
+}
+
+/* FLUSHES flushes, one after the other before the loop turns; each has a piece of all blocks. */
+static void flush_pieces(struct node *node)
+{
+	struct kr_extent_map map;
+
+	for (uint64_t i = 0; i < FLUSHES; i++) {
+		struct kr_extent extent = {.length = 100, .seq = i + 1};
+
+		kr_extent_map_init(&map);
+		for (uint64_t block = 0; block < 3; block++) {
+			extent.offset = extent.position = block * BLOCK + 1000 * i;
+			memset(world->content + extent.offset, (int)(i + 1), extent.length);
+			assert_int_equal(kr_extent_map_insert(&map, &extent, NULL, NULL), 0);
+		}
+		kr_stage_flushed(node->stage, world->version, world->version + 1, world->size, &map);
+		world->version++;
+		kr_extent_map_fini(&map);
+	}
+	node->position = 0;
+	node->done = false;
+}
+
+static void flushes_that_follow_each_other_are_all_patched_in(void **state)
+{
+	struct node *node = have_three_blocks();
+	uint64_t sent = world->blocks_sent;
+
+	(void)state;
+	flush_pieces(node);
+	assert_false(kr_list_empty(&node->stage->patches));
+	assert_int_equal(node->patching, 1);
+	assert_int_equal(try_read(node, 0, 5000), 0);
+	read_all(NULL);
+	assert_int_equal(node->patching, 0);
+	assert_int_equal(node->error, 0);
+	assert_int_equal(world->blocks_sent, sent);
+}
+
+static void a_flush_during_the_reading_of_the_cache_is_patched_in(void **state)
+{
+	struct node *node = have_three_blocks();
+	uint64_t sent = world->blocks_sent;
+
+	(void)state;
+	while (node->stage->held.count > 0) /* on their way to the disk */
+		turn();
+	stop_node(1);
+	start_node(1, LARGE);
+	assert_true(node->stage->loading);
+	flush_pieces(node);
+	read_all(NULL);
+	assert_int_equal(node->error, 0);
+	assert_int_equal(world->blocks_sent, sent);
+}
+
+static void where_the_journal_is_half_full_no_patch_waits_in_it(void **state)
+{
+	struct node *node = have_three_blocks();
+	uint64_t sent = world->blocks_sent;
+
+	(void)state;
+	world->journal_used = 51;
+	flush_pieces(node);
+	assert_true(kr_list_empty(&node->stage->patches));
+	read_all(NULL);
+	assert_int_equal(node->patching, 0);
+	assert_int_equal(node->error, 0);
+	assert_int_equal(world->blocks_sent, sent + 3);
+}
+
 static void a_small_file_is_read_back_as_soon_as_it_is_flushed(void **state)
 {
 	struct kr_extent extent = {.length = 4096, .seq = 1};
@@ -551,6 +635,9 @@ int main(void)
 		TEST(a_version_that_is_gone_makes_the_attributes_stale),
 		TEST(a_block_of_another_length_is_not_damaged),
 		TEST(own_flushed_bytes_are_patched_into_the_copy),
+		TEST(flushes_that_follow_each_other_are_all_patched_in),
+		TEST(a_flush_during_the_reading_of_the_cache_is_patched_in),
+		TEST(where_the_journal_is_half_full_no_patch_waits_in_it),
 		TEST(a_small_file_is_read_back_as_soon_as_it_is_flushed),
 		TEST(data_that_came_with_open_is_checked_and_served),
 		TEST(a_small_file_that_came_with_open_gets_a_file_when_it_is_staged),
