@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A writer that notes what it was promised, and the checker of its notes.
 
-promises.py write FILE          writes numbered records at odd offsets, syncs and reopens; prints "wrote N" after write N returned
+promises.py write FILE PAUSE    writes numbered records at odd offsets, syncs and reopens; prints "wrote N" after write N returned;
+                                pauses for so many seconds after each
 promises.py check FILE <NOTES   every write that returned is in the file, and nothing else; a record in progress may be there or not
 """
 import os
@@ -22,7 +23,7 @@ if sys.argv[1] == "write":
         os.pwrite(fd, record(number), place * SIZE)
         sys.stdout.write("wrote %d\n" % number)
         sys.stdout.flush()
-        time.sleep(0.01)  # so long that others ask for the lease now and then
+        time.sleep(float(sys.argv[3]))  # others shall ask for the lease now and then
         if number % 40 == 20:
             os.fsync(fd)
         if number % 40 == 35:

@@ -46,7 +46,7 @@ try() {
 		KR_FAULT=$point:kill:$pass server_start
 	fi
 	rm -f "$WORK/promises"
-	on node1 timeout -s KILL $((60 * SLOW)) python3 "$TOP/test/programs/promises.py" write "$(mnt 1)/$name" >"$WORK/promises" 2>/dev/null &
+	on node1 timeout -s KILL $((60 * SLOW)) python3 "$TOP/test/programs/promises.py" write "$(mnt 1)/$name" "0.0$SLOW" >"$WORK/promises" 2>/dev/null &
 	local writer=$!
 	rm -f "$WORK/read"
 	case $point in cache.rekey) patch ;; cut.heard) cut ;; esac &
