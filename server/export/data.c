@@ -64,12 +64,12 @@ struct batch {
 	uint64_t offset, end;
 };
 
-static bool joins(const struct batch *batch, const struct kr_piece *piece)
+static bool joins(const struct batch *batch, const struct kr_write_piece *piece)
 {
 	return batch->count < IOV_MAX && (batch->count == 0 || piece->offset == batch->end);
 }
 
-static void join(struct batch *batch, const struct kr_piece *piece)
+static void join(struct batch *batch, const struct kr_write_piece *piece)
 {
 	if (batch->count == 0)
 		batch->offset = piece->offset;
@@ -109,7 +109,7 @@ static int write_batch(struct kr_export *export, int fd, struct batch *batch)
 	return 0;
 }
 
-static int write_pieces(struct kr_export *export, int fd, const struct kr_piece *pieces, size_t count)
+static int write_pieces(struct kr_export *export, int fd, const struct kr_write_piece *pieces, size_t count)
 {
 	struct batch *batch = malloc(sizeof(*batch));
 	size_t i;
@@ -132,7 +132,8 @@ static int write_pieces(struct kr_export *export, int fd, const struct kr_piece 
 	return r;
 }
 
-int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const struct kr_piece *pieces, size_t count)
+int kr_export_pwritev(
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count)
 {
 	struct kr_fd *data;
 	int r;

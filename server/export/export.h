@@ -252,14 +252,14 @@ void kr_export_sweep_orphans(struct kr_export *export);
 int kr_export_pread(struct kr_export *export, const struct kr_fid *fid, uint64_t offset, void *buffer, size_t length,
 	size_t *ret_length);
 
-struct kr_piece {
+struct kr_write_piece {
 	uint64_t offset;
 	const void *data;
 	size_t length;
 };
 /* Writes PIECES (ascending, without overlap), neighbours in one system call; never fills gaps. After an error some of
  * the pieces may be written. */
-int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const struct kr_piece *pieces, size_t count);
+int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count);
 /* After the last pwritev of a flush: clears set-id bits if CLEAR_SUID and sets the writer's MTIME (may be NULL). */
 int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const struct kr_time *mtime, bool clear_suid,
 	struct kr_attr *ret_attr);

@@ -66,11 +66,11 @@ void kr_apply_add(struct kr_apply *apply, uint64_t offset, struct kr_buf *buf, s
 	}
 	apply->pieces = grow(apply->pieces, apply->count, &apply->capacity, sizeof(apply->pieces[0]));
 	apply->pieces[apply->count++] =
-		(struct kr_piece){.offset = offset, .data = buf->data + start, .length = length};
+		(struct kr_write_piece){.offset = offset, .data = buf->data + start, .length = length};
 	apply->bytes += length;
 }
 
-static bool is_there(const struct kr_apply *apply, const struct kr_piece *piece, uint8_t *buffer)
+static bool is_there(const struct kr_apply *apply, const struct kr_write_piece *piece, uint8_t *buffer)
 {
 	size_t length;
 

@@ -18,7 +18,7 @@ struct kr_apply {
 	struct kr_export *export;
 	struct kr_sfile *file; /* reference */
 	uint64_t round;
-	struct kr_piece *pieces; /* count of them; point into bufs */
+	struct kr_write_piece *pieces; /* count of them; point into bufs */
 	size_t count, capacity;
 	struct kr_buf **bufs; /* references */
 	size_t buf_count, buf_capacity;

@@ -193,7 +193,7 @@ static int rewrite_bytes(struct kr_export *export, const struct kr_fid *fid, uin
 	int err = 0;
 
 	for (uint64_t offset = 0; !err && offset < size && length; offset += length) {
-		struct kr_piece piece = {.offset = offset, .data = buffer};
+		struct kr_write_piece piece = {.offset = offset, .data = buffer};
 
 		if (next_data <= offset && kr_export_seek(export, fid, offset, SEEK_DATA, &next_data))
 			next_data = size; /* none follows */

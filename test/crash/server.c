@@ -221,7 +221,7 @@ static void must(int err, const char *what)
 static void write_cells(int file, uint32_t from, uint32_t count)
 {
 	struct cell cells[CELLS];
-	struct kr_piece piece = {.offset = from * CELL, .data = cells, .length = count * CELL};
+	struct kr_write_piece piece = {.offset = from * CELL, .data = cells, .length = count * CELL};
 
 	life.last_write++;
 	for (uint32_t i = 0; i < count; i++)

@@ -131,7 +131,7 @@ static inline struct kr_attr attr_of(const struct kr_fid *fid)
 
 static inline void put_bytes(const struct kr_fid *fid, uint64_t offset, const void *bytes, size_t length)
 {
-	struct kr_piece piece = {offset, bytes, length};
+	struct kr_write_piece piece = {offset, bytes, length};
 
 	ok(kr_export_pwritev(F.export, fid, &piece, 1));
 }

@@ -264,7 +264,7 @@ static void pieces_are_written_in_few_calls_and_gaps_stay_holes(void **state)
 {
 	enum { PIECES = 3000, SIZE = 100, GAP = 1 << 20 };
 	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644);
-	struct kr_piece *pieces = calloc(PIECES + 1, sizeof(*pieces));
+	struct kr_write_piece *pieces = calloc(PIECES + 1, sizeof(*pieces));
 	struct kr_export_info before, after;
 	uint64_t hole;
 	char *bytes = malloc(SIZE), zero[4] = {0}, got[4];
@@ -274,7 +274,7 @@ static void pieces_are_written_in_few_calls_and_gaps_stay_holes(void **state)
 	(void)state;
 	memset(bytes, 'p', SIZE);
 	for (i = 0; i <= PIECES; i++)
-		pieces[i] = (struct kr_piece){(uint64_t)i * SIZE + (i == PIECES ? GAP : 0), bytes, SIZE};
+		pieces[i] = (struct kr_write_piece){(uint64_t)i * SIZE + (i == PIECES ? GAP : 0), bytes, SIZE};
 	kr_export_info(F.export, &before);
 	ok(kr_export_pwritev(F.export, &file, pieces, PIECES + 1));
 	kr_export_info(F.export, &after);
@@ -310,7 +310,7 @@ static void files_beyond_2_tib_are_sparse(void **state)
 	assert_true(offset > far - (2 << 20) && offset <= far);
 	fails(ENXIO, kr_export_seek(F.export, &file, far + 8, SEEK_DATA, &offset));
 	fails(EINVAL, kr_export_seek(F.export, &file, 0, SEEK_SET, &offset));
-	fails(EFBIG, kr_export_pwritev(F.export, &file, &(struct kr_piece){INT64_MAX, "x", 1}, 1));
+	fails(EFBIG, kr_export_pwritev(F.export, &file, &(struct kr_write_piece){INT64_MAX, "x", 1}, 1));
 	ok(kr_export_setattr(F.export, &root_cred, &file, &(struct kr_setattr){.valid = KR_SET_SIZE}, &attr));
 	assert_true(attr.size == 0);
 }
@@ -397,7 +397,7 @@ static void syncing_works_on_files_and_directories(void **state)
 static void data_of_what_is_no_file_is_refused(void **state)
 {
 	struct kr_fid directory = make(&F.root, "d", S_IFDIR | 0755), pipe = make(&F.root, "p", S_IFIFO | 0644);
-	struct kr_piece piece = {0, "x", 1};
+	struct kr_write_piece piece = {0, "x", 1};
 	char got[4];
 	size_t length;
 
@@ -416,7 +416,7 @@ static void a_full_filesystem_says_so(void **state)
 	struct kr_fid fid, root;
 	struct kr_attr attr;
 	char *bytes = calloc(1, SIZE);
-	struct kr_piece piece = {0, bytes, SIZE};
+	struct kr_write_piece piece = {0, bytes, SIZE};
 	struct kr_make request = {.name = "f", .mode = S_IFREG | 0644};
 	int r;
 

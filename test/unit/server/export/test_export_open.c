@@ -224,7 +224,7 @@ static void a_removed_or_replaced_export_is_stale(void **state)
 	assert_int_equal(mkdir(F.path, 0755), 0);
 	fails(EIO, kr_export_tick(F.export));
 	fails(EIO, kr_export_make(F.export, &root_cred, &F.root, &request, &fid, &attr));
-	fails(EIO, kr_export_pwritev(F.export, &file, &(struct kr_piece){0, "x", 1}, 1));
+	fails(EIO, kr_export_pwritev(F.export, &file, &(struct kr_write_piece){0, "x", 1}, 1));
 	assert_int_equal(rmdir(F.path), 0);
 	assert_int_equal(rename(away, F.path), 0);
 	ok(kr_export_tick(F.export));

@@ -283,7 +283,7 @@ static void *mix(void *context)
 			request.name = a;
 			if (kr_export_create(F.export, &alice, &F.root, &request, &created, &fid, &attr) < 0)
 				break;
-			if (kr_export_pwritev(F.export, &fid, &(struct kr_piece){0, "x", 1}, 1) < 0)
+			if (kr_export_pwritev(F.export, &fid, &(struct kr_write_piece){0, "x", 1}, 1) < 0)
 				return lost;
 			kr_export_release(F.export, &fid, 1);
 			break;

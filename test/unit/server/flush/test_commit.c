@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "server/export/export.h"
 #include "server/flush/data_state.h"
 #include "server/leases/file_table.h"
 
@@ -19,9 +20,6 @@ static atomic_int held;       /* syncs wait meanwhile */
 static atomic_int held_syncs; /* so many do */
 static atomic_int rewritten;  /* writes since */
 static atomic_int of_filesystem;
-
-/* As in server/export/export.h, whose pieces the ring's get in the way of. */
-int kr_export_getattr(struct kr_export *export, const struct kr_fid *fid, struct kr_attr *ret_attr);
 
 static bool is_directory(struct kr_export *export, const struct kr_fid *fid)
 {
@@ -44,11 +42,11 @@ int __wrap_kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, b
 }
 
 int __real_kr_export_pwritev(
-	struct kr_export *export, const struct kr_fid *fid, const struct kr_piece *pieces, size_t count);
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count);
 int __wrap_kr_export_pwritev(
-	struct kr_export *export, const struct kr_fid *fid, const struct kr_piece *pieces, size_t count);
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count);
 int __wrap_kr_export_pwritev(
-	struct kr_export *export, const struct kr_fid *fid, const struct kr_piece *pieces, size_t count)
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count)
 {
 	atomic_fetch_add(&rewritten, 1);
 	return __real_kr_export_pwritev(export, fid, pieces, count);
