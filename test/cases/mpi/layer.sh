@@ -23,9 +23,14 @@ run() {
 	timeout -k 2 $((150 * SLOW)) env HOME="$WORK" "${words[@]}" env "${settings[@]}" LD_PRELOAD="$(mpi_preload "${PRELOAD-$MPI_LAYER}")" "$B/test/mpi/$2.$mpi" "${@:3}" >"$WORK/said" 2>&1
 	status=$?
 	cat "$WORK/said"
-	case $* in *" fatal") [ $status != 0 ] && ! grep FAILED "$WORK/said" ;; *) [ $status = 0 ] ;; esac || fail "$mpi $*: exit status $status"
+	case $* in *" fatal") [ $status != 0 ] && ! grep FAILED "$WORK/said" ;; *) [ $status = 0 ] ;; esac || {
+		for core in "$WORK"/core*; do [ -f "$core" ] && gdb -batch -ex 'thread apply all bt' "$B/test/mpi/$2.$mpi" "$core" 2>&1; done
+		fail "$mpi $*: exit status $status"
+	}
 }
 
+cd "$WORK" || fail "$WORK"
+ulimit -c unlimited # a rank that crashes tells where, if there is gdb
 ran=no
 seed=${LAYER_SEED:-$RANDOM}
 run openmpi -- layer "$WORK/file" "$seed" 16
