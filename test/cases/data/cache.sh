@@ -1,4 +1,4 @@
-# What was staged serves the next mount without the server; a changed file is never served from an old copy.
+# What was staged serves the next mount without the server; a changed file is never served from an old copy; own bytes are kept.
 . "$TOP/test/lib.sh"
 up 1 200mbit
 head -c 20000000 /dev/urandom >"$EXPORT/big"
@@ -29,4 +29,22 @@ mount_start 1
 [ "$(on node1 sha256sum "$(mnt 1)/big" | cut -c1-64)" = "$(sha256sum <"$EXPORT/big" | cut -c1-64)" ] || fail "damaged blocks were served"
 [ "$(bad_blocks)" -ge 1 ] || fail "the damage was not met: the file did not come from the cache"
 kairan 1 status "$(mnt 1)" | grep -q "cache.* damaged blocks" || fail "status does not tell people: $(kairan 1 status "$(mnt 1)")"
+note "what a node has written, in many rounds, it reads back from its own disk"
+head -c 60000000 /dev/urandom >"$WORK/own"
+on node1 python3 - "$WORK/own" "$(mnt 1)/own" <<'P' || fail "writing"
+import os, sys, threading
+source, fd = open(sys.argv[1], "rb"), os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT)
+syncs = []
+while piece := source.read(1000003):
+    os.write(fd, piece)
+    syncs.append(threading.Thread(target=os.fsync, args=(fd,)))
+    syncs[-1].start()
+for sync in syncs:
+    sync.join()
+os.close(fd)
+P
+before=$(sent_by server)
+on node1 dd if="$(mnt 1)/own" of="$WORK/back" iflag=direct bs=1M status=none || fail "reading"
+same "$WORK/own" "$WORK/back"
+[ $(($(sent_by server) - before)) -lt 2000000 ] || fail "its own bytes came from the server: $(($(sent_by server) - before))"
 finish
