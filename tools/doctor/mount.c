@@ -349,6 +349,7 @@ void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *moun
 	proof.munge_uid = (uint32_t)json_integer_value(json_object_get(own, "munge_uid"));
 	if (json_object_get(status, "view")) {
 		check_view(findings, status);
+		kr_doctor_cpus(findings, status);
 		json_decref(status);
 		return;
 	}
@@ -358,6 +359,7 @@ void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *moun
 	check_ring_port(findings, status);
 	check_twins(findings, mounted);
 	check_copies(findings, mounted);
+	kr_doctor_cpus(findings, status);
 	check_server(findings, mounted, status, &proof);
 	json_decref(status);
 }

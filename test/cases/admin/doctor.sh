@@ -76,6 +76,34 @@ slurm 65534
 doctor node1 "${WITH_SLURM[@]}" "$K" doctor "$M"
 ! grep -q slurm: "$WORK/said" || fail "no limit is no trouble: $(cat "$WORK/said")"
 
+if [ "$(nproc)" -gt 1 ]; then
+	note "processors that are left to programs"
+	mount_stop 1
+	mount_start 1 cpus=0
+	left=1$([ "$(nproc)" = 2 ] || echo "-$(($(nproc) - 1))")
+	mkdir -p "$WORK/irq/24/eth0-rx" "$WORK/irq/25/disk" "$WORK/irq/26"
+	as_told() { # INTERRUPT's-PROCESSOR MASK: what the kernel would say
+		echo "$1" | tee "$WORK/irq/24/effective_affinity_list" >"$WORK/irq/26/effective_affinity_list" # nobody uses the last
+		echo 0 >"$WORK/irq/25/effective_affinity_list"
+		echo "$2" >"$WORK/mask"
+		doctor node1 unshare -m sh -c 'mount --bind "$1/irq" /proc/irq && mount --bind "$1/mask" /sys/devices/virtual/workqueue/cpumask &&
+			mount --bind "$1/mask" /sys/devices/virtual/workqueue/writeback/cpumask && exec "$2" doctor "$3"' sh "$WORK" "$K" "$M"
+		[ $CODE = 0 ] || fail "$(cat "$WORK/said")"
+		finds ok processors "the daemon keeps to 0, and off $left"
+	}
+	as_told 1 3
+	finds warning interrupts "1 go to processors $left, which are left to programs: 24 \(eth0-rx\)"
+	finds warning 'kernel workers' "may run on processors $left"
+	finds warning isolation "processors $left are left to programs"
+	as_told 0 1
+	finds ok interrupts "none goes to processors $left"
+	finds ok 'kernel workers' "none may run on processors $left"
+	mount_stop 1
+	mount_start 1
+	doctor node1 "$K" doctor "$M"
+	! grep -qE 'processors|interrupts|isolation' "$WORK/said" || fail "without cpus=: $(cat "$WORK/said")"
+fi
+
 note "clocks"
 python3 -c 'import struct, sys; open(sys.argv[1], "wb").write(struct.pack("<qq", 90, 0))' "$WORK/clock"
 trouble 0 warning clock '(89|9[0-9])\.[0-9] s behind' node1 env "ASAN_OPTIONS=$ASAN_OPTIONS:verify_asan_link_order=0" KR_CLOCKS="$WORK/clock" LD_PRELOAD="$B/test/libclocks.so" "$K" doctor "$M"

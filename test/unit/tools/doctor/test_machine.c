@@ -1,4 +1,4 @@
-/* What kairan doctor says of kernels. */
+/* What kairan doctor says of kernels, and how it reads sets of processors. */
 #include "tools/doctor/checks.h"
 
 #include <setjmp.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "common/base/util.h"
 
 static bool lacks(const char *release, const char *what)
 {
@@ -27,9 +29,33 @@ static void old_kernels_lack_more(void **state)
 	assert_null(kr_kernel_lacks("7.0-rc1"));
 }
 
+static void sets_of_processors_are_read_and_written(void **state)
+{
+	static const struct {
+		const char *list, *mask;
+	} same[] = {
+		{"0", "1\n"}, {"0-3,8\n", "10f"}, {"31-33", "3,80000000\n"}, {"", "0"}, {"\n", "00000000,00000000"}};
+	cpu_set_t list, mask;
+	char text[64], cut[4];
+
+	(void)state;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(same); i++) {
+		assert_true(kr_cpus_of_list(same[i].list, &list) && kr_cpus_of_mask(same[i].mask, &mask));
+		assert_true(CPU_EQUAL(&list, &mask));
+		kr_cpus_text(&list, text, sizeof(text));
+		assert_int_equal(strlen(text), strcspn(same[i].list, "\n"));
+		assert_memory_equal(text, same[i].list, strlen(text));
+	}
+	assert_false(kr_cpus_of_list("0-x", &list));
+	assert_false(kr_cpus_of_mask("fg", &mask));
+	assert_true(kr_cpus_of_list("1,3,5,7", &list));
+	assert_string_equal(kr_cpus_text(&list, cut, sizeof(cut)), "1,3");
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {cmocka_unit_test(old_kernels_lack_more)};
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(old_kernels_lack_more), cmocka_unit_test(sets_of_processors_are_read_and_written)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
