@@ -245,7 +245,8 @@ void kr_stage_suspend(struct kr_stage *stage)
 	kr_stage_step(stage);
 }
 
-/* A patch that must wait keeps its bytes in the journal.  Once that is half full, its room is worth more than a copy. */
+/* A patch that must wait keeps its bytes in the journal.  Once that is half full, its room is worth more than a copy.
+ */
 static bool may_patch(const struct kr_stage *stage)
 {
 	struct kr_journal_usage usage;

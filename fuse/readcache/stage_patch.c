@@ -5,8 +5,8 @@
  * Until then the stage fetches nothing and reads no block from disk; readers and peers wait.  Other touched blocks are
  * fetched again when a reader wants them.  A small file that stays in memory is patched in the loop.
  *
- * A flush that comes while the cache file's map is read, or during an earlier patch, gives the stage its version at once,
- * and its patch waits.  What it has sent stays in the journal meanwhile.
+ * A flush that comes while the cache file's map is read, or during an earlier patch, gives the stage its version at
+ * once, and its patch waits.  What it has sent stays in the journal meanwhile.
  */
 #include <errno.h>
 #include <stdlib.h>

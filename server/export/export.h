@@ -259,7 +259,8 @@ struct kr_write_piece {
 };
 /* Writes PIECES (ascending, without overlap), neighbours in one system call; never fills gaps. After an error some of
  * the pieces may be written. */
-int kr_export_pwritev(struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count);
+int kr_export_pwritev(
+	struct kr_export *export, const struct kr_fid *fid, const struct kr_write_piece *pieces, size_t count);
 /* After the last pwritev of a flush: clears set-id bits if CLEAR_SUID and sets the writer's MTIME (may be NULL). */
 int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const struct kr_time *mtime, bool clear_suid,
 	struct kr_attr *ret_attr);

@@ -130,8 +130,8 @@ static void check_interrupts(struct kr_findings *findings, const cpu_set_t *own,
 	kr_cpus_text(left, on, sizeof(on));
 	if (count)
 		kr_findings_add(findings, KR_FINDING_WARNING, "interrupts",
-			"write the daemon's processors into /proc/irq/NUMBER/smp_affinity_list, and keep irqbalance from "
-			"changing that (IRQBALANCE_BANNED_CPULIST); the kernel refuses it for a device's queue that "
+			"write the daemon's processors into /proc/irq/NUMBER/smp_affinity_list, and keep irqbalance "
+			"from changing that (IRQBALANCE_BANNED_CPULIST); the kernel refuses it for a device's queue that "
 			"belongs to one processor",
 			"%u go to processors %s, which are left to programs: %s%s", count, on, named,
 			count > NAMED ? ", ..." : "");
@@ -152,7 +152,8 @@ static void check_workers(struct kr_findings *findings, const cpu_set_t *left)
 		kr_findings_add(findings, KR_FINDING_WARNING, "kernel workers",
 			"write the mask of the daemon's processors into /sys/devices/virtual/workqueue/cpumask and "
 			"writeback/cpumask there",
-			"they may run on processors %s, which are left to programs: they write back, and serve the network",
+			"they may run on processors %s, which are left to programs: they write back, and serve the "
+			"network",
 			on);
 	else
 		kr_findings_add(findings, KR_FINDING_OK, "kernel workers", NULL, "none may run on processors %s", on);
@@ -170,10 +171,10 @@ static void check_isolation(struct kr_findings *findings, const cpu_set_t *left)
 	kr_cpus_text(left, on, sizeof(on));
 	if (!CPU_EQUAL(&both, left))
 		kr_findings_add(findings, KR_FINDING_WARNING, "isolation",
-			"boot with isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST for these; the batch system must place programs "
-			"there",
-			"processors %s are left to programs, but other processes may run there, and each has a timer that "
-			"ticks",
+			"boot with isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST for these; the batch system must place "
+			"programs there",
+			"processors %s are left to programs, but other processes may run there, and each has a timer "
+			"that ticks",
 			on);
 	else
 		kr_findings_add(findings, KR_FINDING_OK, "isolation", NULL,
