@@ -98,8 +98,10 @@ class Register:
         reads = sorted(self.reads, key=lambda read: read.start)
         single = [(r, self.writes[r.value]) for r in reads if not isinstance(r.value, tuple) and r.value in self.writes]
         seen = self.marks((read.end, write) for read, write in single)
+        # Who sees part of a write in progress says nothing of the other part, which another may still see as it was.
+        whole = self.marks((read.end, write) for read, write in single if not read.torn)
         for read in reads:
-            self.check_read(what, read, written, seen, problems)
+            self.check_read(what, read, written, whole if read.torn else seen, problems)
         self.check_returns(what, [pair for pair in single if not pair[1].unsure], problems)
 
     def check_read(self, what, read, written, seen, problems):
