@@ -292,11 +292,12 @@ static bool make_room(struct kr_journal *journal, bool disk_full)
 		(disk_full && options->make_room && options->make_room(options->context, 2 * journal->data_size));
 }
 
-/* Of a full disk: whether the journal itself has bytes on it, which will go when the server has them. */
+/* Of a full disk: whether the journal itself has bytes on it, which will go when the server has them, or when who has
+ * pinned them has read them. */
 static bool holds_bytes(struct kr_journal *journal, int err)
 {
 	KR_SCOPED_LOCK(&journal->lock);
-	if (journal->live == 0)
+	if (journal->live == 0 && journal->pins == 0)
 		return false;
 	if (!journal->full_said_ns || kr_clock_ns() - journal->full_said_ns > SAY_AGAIN_S * KR_NS_PER_S) {
 		kr_log_warn("%s: the journal cannot grow: %s; writes wait until the server has more of it",

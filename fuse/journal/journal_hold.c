@@ -144,6 +144,30 @@ void kr_journal_release(void *context, const struct kr_extent *piece)
 		journal->options.on_space(journal->options.context);
 }
 
+void kr_journal_pin(struct kr_journal *journal, const struct kr_extent *piece)
+{
+	KR_SCOPED_LOCK(&journal->lock);
+	kr_journal_segment(journal, piece->position >> 32)->pins++;
+	journal->pins++;
+}
+
+void kr_journal_unpin(struct kr_journal *journal, const struct kr_extent *piece)
+{
+	struct kr_segment *segment;
+	bool tell;
+
+	pthread_mutex_lock(&journal->lock);
+	segment = kr_journal_segment(journal, piece->position >> 32);
+	assert(segment->pins > 0);
+	segment->pins--;
+	journal->pins--;
+	kr_journal_retire(journal, segment);
+	tell = space_came(journal);
+	kr_journal_unlock(journal);
+	if (tell && journal->options.on_space)
+		journal->options.on_space(journal->options.context);
+}
+
 struct pieces {
 	struct kr_extent *list;
 	size_t count;

@@ -37,6 +37,7 @@ struct kr_segment {
 	uint64_t punched;   /* bytes of k.data given back to the filesystem */
 	uint32_t alive;     /* slots with held > 0 */
 	uint32_t in_flight; /* appends between reservation and end; the reclaimer at work */
+	uint32_t pins;      /* pieces whose data is still read, dead or not */
 	bool unsynced;      /* a sync of it has failed, once and for all: unknown is what of it is on the
 			     * disk.  The reclaimer's own, and the end's */
 	bool set_aside;     /* has damage: the files stay, and do not count against max */
@@ -57,6 +58,7 @@ struct kr_journal {
 	struct kr_list spares;
 	struct kr_list condemned; /* out of use: kr_journal_unlock removes their files */
 	uint32_t spare_count, segment_count;
+	uint64_t pins; /* of all segments */
 	uint64_t next_seq, next_number;
 	uint32_t next_file, next_pair;
 	uint64_t used, live, set_aside; /* see struct kr_journal_usage */

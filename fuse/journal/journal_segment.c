@@ -319,7 +319,8 @@ void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, boo
 
 void kr_journal_retire(struct kr_journal *journal, struct kr_segment *segment)
 {
-	if (segment->alive > 0 || segment->in_flight > 0 || segment == journal->active || segment->set_aside)
+	if (segment->alive > 0 || segment->in_flight > 0 || segment->pins > 0 || segment == journal->active ||
+		segment->set_aside)
 		return;
 	kr_list_remove(&segment->link);
 	journal->segment_count--;

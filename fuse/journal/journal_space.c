@@ -4,7 +4,7 @@
  * finds the disk or journal_max full: dead records beside live ones, a dead active segment, spare ones.
  * Why no byte is lost.  The reclaimer punches only data of slots without a holder that say so on the disk, and such a
  * slot is never held again.  An `in_flight` of the reclaimer's own keeps the segment from reuse, and the end of its
- * data from moving back.  The reclaimer does not touch what is behind used_data when it looks at the slots.
+ * data from moving back.  It leaves pinned segments alone.  The reclaimer does not touch what is behind used_data when it looks at the slots.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -61,7 +61,7 @@ static void find_holes(struct kr_segment *segment, struct holes *holes)
 static bool take_holes(struct kr_segment *segment, uint64_t worth, struct holes *ret)
 {
 	*ret = (struct holes){.segment = segment};
-	if (segment->set_aside || segment->unsynced || segment->data_fd < 0)
+	if (segment->set_aside || segment->unsynced || segment->pins > 0 || segment->data_fd < 0)
 		return false;
 	find_holes(segment, ret);
 	if (ret->bytes < segment->punched + worth)
@@ -138,7 +138,8 @@ static bool recycle(struct kr_journal *journal, bool disk_full)
 		kr_list_append(&journal->condemned, link);
 		gained = true;
 	}
-	if (active && active->alive == 0 && active->in_flight == 0 && !active->set_aside && active->used_data > 0) {
+	if (active && active->alive == 0 && active->in_flight == 0 && active->pins == 0 && !active->set_aside &&
+		active->used_data > 0) {
 		journal->active = NULL;
 		kr_journal_retire(journal, active);
 		gained = true;

@@ -81,7 +81,7 @@ void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length);
 int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t checksum);
 /* Own bytes were flushed: the file is now VERSION, SIZE.  Where BASE_VERSION (not 0) is the staged version, the copy is
  * patched with the extents SENT; else the copy is given up.  The patch reads them from the journal, in which the stage
- * holds them meanwhile.  Readers under the new version find the new bytes as soon as this has returned, here or by
+ * pins them meanwhile.  Readers under the new version find the new bytes as soon as this has returned, here or by
  * kr_stage_want. */
 void kr_stage_flushed(struct kr_stage *stage, uint64_t base_version, uint64_t version, uint64_t size,
 	const struct kr_extent_map *sent);

@@ -23,7 +23,7 @@ struct patch {
 	struct kr_stage *stage;       /* reference */
 	struct kr_cache_entry *entry; /* reference */
 	struct kr_journal *journal;
-	struct kr_extent_map sent; /* its bytes are held in the journal */
+	struct kr_extent_map sent; /* its bytes are pinned in the journal */
 	struct kr_link link;       /* of those that wait */
 	struct kr_cache_replaced *blocks;
 	struct kr_buf **old; /* for each block: its former bytes if they were in memory */
@@ -70,14 +70,14 @@ static void add_extent(void *context, const struct kr_extent *extent)
 		add_block(patch, block);
 }
 
-static void hold(void *context, const struct kr_extent *extent)
+static void pin(void *context, const struct kr_extent *extent)
 {
-	kr_journal_hold(context, extent);
+	kr_journal_pin(context, extent);
 }
 
-static void release(void *context, const struct kr_extent *extent)
+static void unpin(void *context, const struct kr_extent *extent)
 {
-	kr_journal_release(context, extent);
+	kr_journal_unpin(context, extent);
 }
 
 /* --- in the pool ------------------------------------------------------------------------------ */
@@ -187,7 +187,7 @@ static void free_patch(struct patch *patch)
 		if (patch->old[i])
 			kr_buf_put(patch->old[i]);
 	}
-	kr_extent_map_for_each(&patch->sent, release, patch->journal);
+	kr_extent_map_for_each(&patch->sent, unpin, patch->journal);
 	kr_extent_map_fini(&patch->sent);
 	free(patch->old);
 	free(patch->blocks);
@@ -219,7 +219,7 @@ static struct patch *make(struct kr_stage *stage, uint64_t version, uint64_t siz
 	kr_extent_map_init(&patch->sent);
 	if (kr_extent_map_copy(sent, &patch->sent) < 0)
 		patch->failed = true;
-	kr_extent_map_for_each(&patch->sent, hold, patch->journal);
+	kr_extent_map_for_each(&patch->sent, pin, patch->journal);
 	kr_extent_map_for_each(&patch->sent, add_extent, patch);
 	add_former_last(patch, UINT64_MAX);
 	patch->old = calloc(patch->count + 1, sizeof(struct kr_buf *));

@@ -230,6 +230,41 @@ static void pinned_segments_give_back_what_is_dead(void **state)
 	restart(f);
 }
 
+/* As a patch of the read cache reads durable bytes (fuse/readcache/stage_patch.c). */
+static void a_pin_keeps_the_data_and_not_the_record(void **state)
+{
+	struct fixture *f = *state;
+	static uint8_t back[200000];
+	struct kr_journal_usage usage;
+	struct kr_extent extent;
+
+	assert_int_equal(append(f, 1, 0, sizeof(back), 1), 0);
+	assert_true(kr_extent_map_find(&f->files[1].map, 0, &extent));
+	kr_journal_pin(f->journal, &extent);
+	kr_extent_map_truncate(&f->files[1].map, 0, kr_journal_release, f->journal); /* durable */
+	memset(f->files[1].dirty, 0, FILE_BYTES);
+	for (int i = 0; i < 400; i++) { /* more than journal_max: what is dead is used again */
+		assert_int_equal(append(f, 0, 0, sizeof(back), (uint8_t)i), 0);
+		kr_extent_map_truncate(&f->files[0].map, 0, kr_journal_release, f->journal);
+	}
+	memset(f->files[0].dirty, 0, FILE_BYTES);
+	assert_int_equal(kr_journal_read(f->journal, extent.position, back, sizeof(back)), 0);
+	for (size_t i = 0; i < sizeof(back); i++)
+		assert_int_equal(back[i], (uint8_t)(1 + (31u + i) % 255));
+	kr_journal_usage(f->journal, &usage);
+	assert_int_equal(usage.live, 0);
+	restart(f); /* as if the daemon had been killed: there is nothing to send */
+	append(f, 1, 0, sizeof(back), 1);
+	assert_true(kr_extent_map_find(&f->files[1].map, 0, &extent));
+	kr_journal_pin(f->journal, &extent);
+	kr_extent_map_truncate(&f->files[1].map, 0, kr_journal_release, f->journal);
+	memset(f->files[1].dirty, 0, FILE_BYTES);
+	kr_journal_unpin(f->journal, &extent);
+	kr_journal_free(f->journal);
+	assert_int_equal(count_files(f->directory), 0);
+	open_journal(f);
+}
+
 static void the_journal_of_another_export_is_refused_and_kept(void **state)
 {
 	struct fixture *f = *state;
@@ -469,6 +504,7 @@ int main(void)
 		TEST(segments_are_used_again_and_their_number_stays_bounded),
 		TEST(one_held_record_does_not_keep_other_segments),
 		TEST(pinned_segments_give_back_what_is_dead),
+		TEST(a_pin_keeps_the_data_and_not_the_record),
 		TEST(the_journal_of_another_export_is_refused_and_kept),
 		TEST(garbage_is_refused_and_kept),
 		TEST(too_small_a_maximum_is_refused),

@@ -166,11 +166,11 @@ void kr_loop_forget(struct kr_loop *loop, struct kr_task *task)
 	kr_list_remove(&task->link);
 	task->queued = false;
 }
-void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece)
+void kr_journal_pin(struct kr_journal *journal, const struct kr_extent *piece)
 {
 	(void)journal, (void)piece;
 }
-void kr_journal_release(void *journal, const struct kr_extent *piece)
+void kr_journal_unpin(struct kr_journal *journal, const struct kr_extent *piece)
 {
 	(void)journal, (void)piece;
 }
