@@ -154,6 +154,8 @@ static int take_other(void *values, const char *key, const char *value)
 		options->no_default_permissions = false;
 	else if (strcmp(key, "no_default_permissions") == 0)
 		options->no_default_permissions = true;
+	else if (strcmp(key, "acl") == 0 || strcmp(key, "noacl") == 0)
+		options->no_acls = strcmp(key, "noacl") == 0;
 	else if (strcmp(key, "remount") == 0)
 		options->remount = true;
 	else if (among(passed, KR_ARRAY_SIZE(passed), key))

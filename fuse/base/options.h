@@ -26,6 +26,7 @@ struct kr_mount_options {
 	struct kr_endpoint server;
 	char *fuse_options; /* for libfuse and the kernel, joined by commas; NULL for none */
 	bool read_only, noatime, strictatime, allow_other, allow_root, default_permissions, no_default_permissions;
+	bool no_acls;
 	bool remount;       /* change an existing mount */
 	uint64_t given;     /* bits: the options of the table that the command line has set */
 	bool kernels_words; /* words that stand in -o of a remount only */
@@ -62,6 +63,12 @@ struct kr_mount_options {
 	bool soft, hard, nonempty, shared_mmap;
 	bool foreground, debug;
 };
+
+/* Whether the kernel checks permissions, and asks for ACLs to do so. */
+static inline bool kr_mount_heeds_acls(const struct kr_mount_options *options)
+{
+	return options->default_permissions && !options->no_acls;
+}
 
 /* Fills RET_OPTIONS, zeroed before; call kr_mount_options_fini also after an error.  0; 1 when it has answered --help,
  * --version or --print-config; -EINVAL with the reason in kr_fail_reason. */

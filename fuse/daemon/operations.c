@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #include "common/base/util.h"
+#include "fuse/base/options.h"
 #include "fuse/names/kernel_attrs.h"
 #include "fuse/ops/kernel_requests.h"
 #include "fuse/ops/batch.h"
@@ -21,7 +22,9 @@ enum { MAX_TRANSFER = 1 << 20, BACKGROUND = 1024 };
 
 static void on_init(void *userdata, struct fuse_conn_info *conn)
 {
-	kr_kernel_attrs_allow(userdata, conn->proto_minor);
+	struct kr_mount *mount = userdata;
+
+	kr_kernel_attrs_allow(mount, conn->proto_minor);
 	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  It shall not choose between
 	 * READDIR and READDIRPLUS: programs like find and du list all names before they look at one.
 	 */
@@ -33,6 +36,9 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want |= conn->capable &
 		(FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
 			FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
+	/* The kernel asks for ACLs, and heeds them (kernel_attrs.h).  Where it checks nothing, the server alone does. */
+	if (kr_mount_heeds_acls(mount->options))
+		conn->want |= conn->capable & FUSE_CAP_POSIX_ACL;
 	static_assert((int)KR_BATCH_MAX <= (int)MAX_TRANSFER, "a batch is one request");
 	conn->max_write = MAX_TRANSFER;
 	conn->max_readahead = MAX_TRANSFER;

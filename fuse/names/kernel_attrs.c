@@ -25,11 +25,14 @@
 enum { AT_ONCE = 32, AGAIN_NS = 200 * 1000, SLEPT_MS = 10 };
 
 struct kr_kernel_attrs {
-	_Atomic bool allowed;
+	_Atomic bool allowed, acls_allowed;
 	_Atomic uint64_t given, taken, again;
+	_Atomic bool acls; /* granted since the last sweep */
+	struct kr_task acls_task;
 	/* Loop thread. */
 	struct kr_list jobs; /* kr_kernel_attrs_job.link, in the order in which they began */
 	bool started, stopped;
+	uv_timer_t sweep;
 	uv_poll_t poll;
 	int fd;
 	int64_t asleep_ns; /* how long the machine has slept since it booted */
@@ -41,16 +44,20 @@ struct kr_kernel_attrs_job {
 	struct kr_mount *mount;
 	struct kr_task done_task;
 	uint32_t bucket;
-	bool done;
+	bool sweeps; /* takes AT_ONCE grants at most, so that no INVALIDATE waits for many */
+	bool done, more;
 	struct kr_down down; /* type 0: nothing is to be answered */
 	struct kr_kernel_attrs_waiter *waiter;
 };
+
+static void acls_granted(struct kr_task *task);
 
 struct kr_kernel_attrs *kr_kernel_attrs_new(void)
 {
 	struct kr_kernel_attrs *attrs = kr_xcalloc(1, sizeof(*attrs));
 
 	kr_list_init(&attrs->jobs);
+	attrs->acls_task.fn = acls_granted;
 	attrs->fd = -1;
 	return attrs;
 }
@@ -71,13 +78,32 @@ static bool may_grant(const struct kr_mount *mount)
 	return atomic_load(&mount->kernel_attrs->allowed);
 }
 
-bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
+static bool enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid, uint64_t ms)
 {
 	if (!may_grant(mount))
 		return false;
-	kr_inode_grant(mount->inodes, number, kr_attr_cache_bucket(fid),
-		kr_clock_ns() + KR_KERNEL_ATTRS_GRANT_MS * KR_NS_PER_MS);
+	kr_inode_grant(mount->inodes, number, kr_attr_cache_bucket(fid), kr_clock_ns() + ms * KR_NS_PER_MS);
 	atomic_fetch_add_explicit(&mount->kernel_attrs->given, 1, memory_order_relaxed);
+	return true;
+}
+
+bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
+{
+	return enter(mount, number, fid, KR_KERNEL_ATTRS_GRANT_MS);
+}
+
+void kr_kernel_attrs_allow_acls(struct kr_mount *mount, bool allowed)
+{
+	atomic_store(&mount->kernel_attrs->acls_allowed, allowed);
+}
+
+/* The grant outlives the sweep, also a late one. */
+bool kr_kernel_attrs_enter_acl(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
+{
+	if (!atomic_load(&mount->kernel_attrs->acls_allowed) || !enter(mount, number, fid, 3 * KR_KERNEL_ACLS_MS))
+		return false;
+	if (!atomic_exchange(&mount->kernel_attrs->acls, true))
+		kr_loop_post(mount->kr_loop, &mount->kernel_attrs->acls_task);
 	return true;
 }
 
@@ -89,6 +115,11 @@ static int notify(struct kr_mount *mount, uint64_t number)
 		return 0;
 	atomic_fetch_add_explicit(&mount->kernel_attrs->taken, 1, memory_order_relaxed);
 	return fuse_lowlevel_notify_inval_inode(mount->fuse, number, -1, 0);
+}
+
+void kr_kernel_attrs_keep_no_acl(struct kr_mount *mount, uint64_t number)
+{
+	(void)notify(mount, number);
 }
 
 /* kr-notify.  Returns when the kernel holds no attributes of the grant's inode, and will get none.  After the unmount
@@ -114,7 +145,8 @@ static void take_back(struct kr_notify_job *notify_job, int err)
 		count = kr_inodes_take_grants(mount->inodes, job->bucket, kr_clock_ns(), grants, AT_ONCE);
 		for (size_t i = 0; i < count; i++)
 			end_grant(mount, &grants[i]);
-	} while (count == AT_ONCE);
+		job->more = count == AT_ONCE;
+	} while (job->more && !job->sweeps);
 	kr_loop_post(mount->kr_loop, &job->done_task);
 }
 
@@ -123,6 +155,8 @@ static void answer(struct kr_mount *mount, uint32_t bucket, const struct kr_down
 	if (down->type && !mount->kernel_attrs->stopped)
 		kr_kernel_names_answer(mount, bucket, down);
 }
+
+static void sweep_some(struct kr_mount *mount);
 
 static void end_jobs(struct kr_kernel_attrs *attrs)
 {
@@ -136,6 +170,8 @@ static void end_jobs(struct kr_kernel_attrs *attrs)
 		answer(job->mount, job->bucket, &job->down);
 		if (job->waiter)
 			job->waiter->fn(job->waiter);
+		if (job->sweeps && job->more)
+			sweep_some(job->mount);
 		free(job);
 	}
 }
@@ -226,6 +262,36 @@ void kr_kernel_attrs_settle(struct kr_mount *mount, struct kr_kernel_attrs_waite
 	job->done = true;
 }
 
+/* --- ACLs, which have no timeout -------------------------------------------------------------- */
+
+static void sweep_some(struct kr_mount *mount)
+{
+	struct kr_kernel_attrs_job *job;
+
+	if (mount->kernel_attrs->stopped)
+		return;
+	job = add_job(mount, KR_ATTR_CACHE_ALL);
+	job->sweeps = true;
+	kr_notify(mount->attr_notifier, &job->notify);
+}
+
+/* What is granted from now on is taken back here, or by the next sweep. */
+static void sweep(uv_timer_t *timer)
+{
+	struct kr_mount *mount = timer->data;
+
+	atomic_store(&mount->kernel_attrs->acls, false);
+	sweep_some(mount);
+}
+
+static void acls_granted(struct kr_task *task)
+{
+	struct kr_kernel_attrs *attrs = KR_CONTAINER_OF(task, struct kr_kernel_attrs, acls_task);
+
+	if (attrs->sweep.data && !attrs->stopped)
+		uv_timer_start(&attrs->sweep, sweep, KR_KERNEL_ACLS_MS, 0);
+}
+
 /* --- the machine's sleep ---------------------------------------------------------------------- */
 
 static int64_t asleep_ns(void)
@@ -266,6 +332,8 @@ void kr_kernel_attrs_start(struct kr_mount *mount)
 {
 	struct kr_kernel_attrs *attrs = mount->kernel_attrs;
 
+	uv_timer_init(mount->loop, &attrs->sweep);
+	attrs->sweep.data = mount;
 	attrs->asleep_ns = asleep_ns();
 	attrs->fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
 	if (attrs->fd < 0)
@@ -286,9 +354,13 @@ static void on_closed(uv_handle_t *handle)
 
 void kr_kernel_attrs_stop(struct kr_mount *mount)
 {
-	if (mount->kernel_attrs->started && !mount->kernel_attrs->stopped)
-		uv_close((uv_handle_t *)&mount->kernel_attrs->poll, on_closed);
-	mount->kernel_attrs->stopped = true;
+	struct kr_kernel_attrs *attrs = mount->kernel_attrs;
+
+	if (attrs->sweep.data && !attrs->stopped)
+		uv_close((uv_handle_t *)&attrs->sweep, NULL);
+	if (attrs->started && !attrs->stopped)
+		uv_close((uv_handle_t *)&attrs->poll, on_closed);
+	attrs->stopped = true;
 }
 
 json_t *kr_kernel_attrs_status(const struct kr_mount *mount)

@@ -30,6 +30,12 @@
  *      The node stops after 15 s: the kernel's timeout is over then.
  * The unit test `kernel_attrs` has this as a model with a kernel.
  *
+ * ACLs.  The kernel asks for an ACL with GETXATTR, and keeps the answer without a timeout, until a notification, or until
+ * it asks for the attributes anew to check a permission.  So an ACL is a grant, too, if the attribute cache knows it; the
+ * node takes it back by itself before the server forgets that this node knows it (KR_KERNEL_ACLS_MS).  If the attribute
+ * cache does not know it, the node notifies the kernel before it answers: the kernel keeps no answer to a question that
+ * it asked before a notification.
+ *
  * Threads.  The notification takes no lock, but it may wait until the kernel has evicted the inode, and that until the
  * daemon has written its pages.  So kr-notify sends it, in a notifier of its own: other nodes' changes wait for it, and
  * must not wait for the pages that recalls drop.  Another thread may send it for an inode that an unanswered request of
@@ -54,6 +60,8 @@ enum {
 	KR_KERNEL_ATTRS_MINOR = 42,
 	KR_KERNEL_ATTRS_MS = 10000,       /* the longest timeout ... */
 	KR_KERNEL_ATTRS_GRANT_MS = 15000, /* ... is over after so long, whenever the kernel installs the reply */
+	/* An ACL stays in the kernel for so long at most.  The server remembers for 90 s what a node may note for 60 s. */
+	KR_KERNEL_ACLS_MS = 20000,
 };
 
 struct kr_kernel_attrs;
@@ -67,8 +75,17 @@ void kr_kernel_attrs_stop(struct kr_mount *mount);
 /* The kernel speaks FUSE 7.MINOR. Before the first request is answered. */
 void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor);
 
+/* Whether the server remembers for long enough what this node may note, so that the kernel may keep ACLs.  Any thread. */
+void kr_kernel_attrs_allow_acls(struct kr_mount *mount, bool allowed);
+
 /* Step 1: a grant for the inode NUMBER, which is FID, is entered. False: there are none.  Any thread. */
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid);
+
+/* The same for an ACL, which the kernel has asked for with the request that is being answered.  False: nothing may be
+ * granted, so kr_kernel_attrs_keep_no_acl must come before the answer. */
+bool kr_kernel_attrs_enter_acl(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid);
+/* The kernel shall not keep the ACL in the answer that follows.  Any thread. */
+void kr_kernel_attrs_keep_no_acl(struct kr_mount *mount, uint64_t number);
 
 /* Takes all grants of BUCKET back (KR_ATTR_CACHE_ALL: all), then answers DOWN (NULL: there is nothing to answer), when
  * the loans of names there are over, too (kernel_names.h).  The attribute cache has dropped its entries.  Loop thread;

@@ -26,8 +26,8 @@
  * again.)
  *
  * Requests of our own need not wait: the kernel itself drops the names that they change, and it checks a directory's
- * mode.  But it does not know ACLs, so a directory gets one when the loans there are over.  And a rename takes the loan
- * along: the kernel walks the new name by itself for as long as it would have walked the old one.
+ * mode.  But with noacl it does not know ACLs, so a directory gets one when the loans there are over.  And a rename
+ * takes the loan along: the kernel walks the new name by itself for as long as it would have walked the old one.
  */
 #ifndef KR_FUSE_KERNEL_NAMES_H
 #define KR_FUSE_KERNEL_NAMES_H

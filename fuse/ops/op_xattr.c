@@ -12,6 +12,7 @@
 #include "fuse/base/options.h"
 #include "fuse/file/file.h"
 #include "fuse/names/attr_cache.h"
+#include "fuse/names/kernel_attrs.h"
 #include "fuse/names/kernel_names.h"
 #include "fuse/ops/holders.h"
 #include "fuse/ops/op.h"
@@ -25,6 +26,12 @@ enum { NAME_BYTES_MAX = 255, CACHED_MAX = 4096 };
 struct xattr_op {
 	struct kr_op op;
 	size_t size; /* of the program's buffer; 0: the program asks for the length */
+	/* Of an ACL, which the kernel itself asks for, and keeps (kernel_attrs.h). */
+	const char *acl; /* NULL: it is none */
+	bool granted;
+	fuse_ino_t ino;
+	struct kr_fid file;
+	struct kr_cred cred;
 };
 
 static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
@@ -48,13 +55,34 @@ static void reply_bytes(struct kr_op *op, uint32_t length, const struct kr_bytes
 	}
 }
 
+/* Whether the attribute cache can answer, by the way that kr_op_getxattr takes. */
+static bool is_noted(struct kr_mount *mount, const struct kr_cred *cred, const struct kr_fid *fid, const char *name)
+{
+	char value[CACHED_MAX];
+	size_t length;
+	int err;
+
+	return kr_attr_cache_no_xattr(mount, fid, name) ||
+		kr_attr_cache_getxattr(mount, cred, fid, name, &err, value, sizeof(value), &length);
+}
+
+/* A filesystem without ACLs has none for this file.  The kernel would take another answer for a failure of its check of
+ * permissions. */
+static int acl_error(const char *acl, int err)
+{
+	return acl && err == -EOPNOTSUPP ? -ENODATA : err;
+}
+
 static void on_getxattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
+	const struct xattr_op *xattr = KR_CONTAINER_OF(op, struct xattr_op, op);
 	const struct kr_getxattr_reply *reply = message;
 
 	(void)data;
+	if (xattr->acl && !(xattr->granted && is_noted(op->mount, &xattr->cred, &xattr->file, xattr->acl)))
+		kr_kernel_attrs_keep_no_acl(op->mount, xattr->ino);
 	if (err < 0)
-		kr_op_reply_err(op, err);
+		kr_op_reply_err(op, acl_error(xattr->acl, err));
 	else
 		reply_bytes(op, reply->length, &reply->value);
 }
@@ -234,12 +262,42 @@ void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 	ask(req, "setxattr", KR_MSG_SETXATTR, &msg, 0, 0, on_nothing);
 }
 
+/* NAME as a constant, if it is an ACL's and the kernel heeds ACLs; else NULL. */
+static const char *acl_of(const struct kr_mount *mount, const char *name)
+{
+	static const char *const acls[] = {"system.posix_acl_access", "system.posix_acl_default"};
+
+	for (size_t i = 0; kr_mount_heeds_acls(mount->options) && i < KR_ARRAY_SIZE(acls); i++)
+		if (strcmp(name, acls[i]) == 0)
+			return acls[i];
+	return NULL;
+}
+
+static void ask_for(fuse_req_t req, fuse_ino_t ino, const struct kr_getxattr_request *msg, size_t size, bool granted)
+{
+	struct xattr_op *op =
+		kr_op_ask(sizeof(*op), req, "getxattr", KR_MSG_GETXATTR, msg, KR_RPC_READ_ONLY, on_getxattr);
+
+	if (!op)
+		return;
+	op->size = size;
+	op->acl = acl_of(op->op.mount, msg->name);
+	op->granted = granted;
+	op->ino = ino;
+	op->file = msg->file;
+	kr_op_keep_cred(&op->op, &op->cred);
+	kr_op_post(&op->op);
+}
+
 void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
+	struct kr_mount *mount = kr_op_mount(req);
 	struct kr_getxattr_request msg = {.name = name, .size = (uint32_t)KR_MIN(size, (size_t)KR_XATTR_MAX)};
+	const char *acl = acl_of(mount, name);
 	char cached[CACHED_MAX];
+	bool granted, known;
 	size_t length = 0;
-	int err = 0;
+	int err = -ENODATA;
 
 	if (!name_fits(req, name))
 		return;
@@ -251,18 +309,25 @@ void kr_op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t siz
 		fuse_reply_err(req, EOPNOTSUPP);
 		return;
 	}
-	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	if (ino == KR_INODE_BATCH_FILE || kr_attr_cache_no_xattr(kr_op_mount(req), &msg.file, name)) {
-		reply_cached(req, -ENODATA, NULL, 0, size);
+	if (ino == KR_INODE_BATCH_FILE) {
+		fuse_reply_err(req, ENODATA);
 		return;
 	}
-	kr_op_cred(req, &msg.cred);
-	if (kr_attr_cache_getxattr(
-		    kr_op_mount(req), &msg.cred, &msg.file, name, &err, cached, sizeof(cached), &length)) {
-		reply_cached(req, err, cached, length, size);
+	kr_inode_fid(mount->inodes, ino, &msg.file);
+	granted = acl && kr_kernel_attrs_enter_acl(mount, ino, &msg.file);
+	known = kr_attr_cache_no_xattr(mount, &msg.file, name);
+	if (!known) {
+		kr_op_cred(req, &msg.cred);
+		known = kr_attr_cache_getxattr(
+			mount, &msg.cred, &msg.file, name, &err, cached, sizeof(cached), &length);
+	}
+	if (!known) {
+		ask_for(req, ino, &msg, size, granted);
 		return;
 	}
-	ask(req, "getxattr", KR_MSG_GETXATTR, &msg, KR_RPC_READ_ONLY, size, on_getxattr);
+	if (acl && !granted)
+		kr_kernel_attrs_keep_no_acl(mount, ino);
+	reply_cached(req, acl_error(acl, err), cached, length, size);
 }
 
 void kr_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
