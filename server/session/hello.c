@@ -21,7 +21,7 @@
 #include "server/base/state.h"
 #include "server/session/trust.h"
 
-enum { KEEP_REPLIES_MS = 60000 };
+enum { KEEP_REPLIES_MS = 60000, COPY_SAY_AGAIN_S = 60 };
 
 struct hello {
 	struct kr_job job;
@@ -227,6 +227,28 @@ static int check_room(const struct hello *hello, const struct kr_session *old)
 	return 0;
 }
 
+/* A machine that was cloned with its local directory has the node id of another. Each of the two ends the other's
+ * session whenever it connects. A daemon counts its starts in that directory, so none that begins anew comes with fewer,
+ * and none with as many from elsewhere. */
+static void warn_of_copy(const struct hello *hello, const struct kr_session *old)
+{
+	struct kr_sessions *sessions = hello->pending_conn->server->sessions;
+	const struct kr_hello_request *request = &hello->request;
+
+	if (is_replay(hello) || old->recovery.replay || request->incarnation > old->incarnation)
+		return;
+	if (request->incarnation == old->incarnation && strcmp(request->node_name, old->name) == 0 &&
+		strcmp(request->ring_address, old->ring.address) == 0)
+		return; /* it has not got the answer to its last HELLO */
+	if (sessions->copy_said_ns && kr_clock_ns() - sessions->copy_said_ns < COPY_SAY_AGAIN_S * KR_NS_PER_S)
+		return;
+	sessions->copy_said_ns = kr_clock_ns();
+	kr_log_warn(
+		"nodes %s (%s) and %s (%s) have copies of one local directory, and end each other's sessions: unmount "
+		"one of them, and mount it again with a local directory that is empty",
+		old->name, old->ring.address, request->node_name, request->ring_address);
+}
+
 /* Whether a successor session may have this one's leases: they are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
@@ -258,6 +280,8 @@ static void recorded(void *context, int err)
 		refuse(hello, err, kr_fail_reason());
 		return;
 	}
+	if (old)
+		warn_of_copy(hello, old);
 	inherits = old && !hello->forgotten && inheritable(old) && !is_replay(hello);
 	if (old && !inherits)
 		kr_session_end(old, KR_SESSION_REPLACED);

@@ -179,8 +179,9 @@ struct kr_sessions {
 	struct kr_list living; /* kr_session.link */
 	struct kr_table by_id; /* the same */
 	size_t count;
-	uint32_t last_node; /* of the latest session; 0 is the server itself */
-	uint64_t lost;      /* sessions whose leases expired */
+	uint32_t last_node;    /* of the latest session; 0 is the server itself */
+	uint64_t lost;         /* sessions whose leases expired */
+	uint64_t copy_said_ns; /* of two nodes with one node id */
 	struct kr_session_hooks hooks;
 	struct kr_grace grace;
 	struct kr_lapses lapses;                /* of nodes that lost their leases */
