@@ -241,6 +241,11 @@ static int ask_mount(const struct kr_mounted *mounted, const char *what, const c
 	if (err == -EACCES || err == -EPERM)
 		return kr_fail(err, "%s: only root and who has mounted it may ask its daemon (process %d)",
 			mounted->path, pid);
+	if (err == -ENOENT)
+		return kr_fail(err,
+			"%s: its daemon (process %d) cannot be asked, because somebody has removed its local directory, "
+			"or files in it, with %s (fusermount3 -u %s unmounts; it flushes what can be read)",
+			mounted->path, pid, socket, mounted->path);
 	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
 }
 
