@@ -253,6 +253,10 @@ static void print_export(const json_t *status)
 		kr_number(status, "export", "reads"), kr_bytes_text(kr_number(status, "export", "read_bytes")),
 		kr_number(status, "export", "writes"), kr_bytes_text(kr_number(status, "export", "write_bytes")),
 		kr_number(status, "export", "orphans"));
+	if (strcmp(kr_text_of(json_object_get(status, "watch"), "mechanism"), "none") == 0) {
+		printf("  watch       changes by others are not noticed (--watch none)\n");
+		return;
+	}
 	printf("  watch       changes by others are noticed by %s; %" JSON_INTEGER_FORMAT " since the start\n",
 		strcmp(kr_text_of(json_object_get(status, "watch"), "mechanism"), "events") == 0 ?
 			"the kernel's word" :

@@ -178,7 +178,7 @@ _Noreturn static void become_kairand(const struct keeper *keeper, pid_t parent)
 	char listen[KR_JOB_HEAD_TEXT], lease[32];
 	const char *const argv[] = {"kairand", "--config", "options", "--listen", listen, "--key", "key", "--security",
 		kr_security_name(keeper->head->security), "--state", "state", "--lease", lease, "--commit", "never",
-		"--watch", "sweep", "export", NULL};
+		"--watch", "none", "export", NULL};
 
 	kr_job_head_format(keeper->head, listen);
 	snprintf(lease, sizeof(lease), "%ums", keeper->head->lease_ms);

@@ -65,9 +65,10 @@ static const struct kr_option table[] = {
 		.help = "Mounts that one user's keys, or one user by MUNGE, may have at a time from one address; "
 			"from all addresses together 64 times as many. Node keys are not limited."},
 	{.name = "watch", .type = KR_OPTION_ENUM, .offset = FIELD(watch), .default_text = "auto",
-		.choices = "auto|sweep",
+		.choices = "auto|sweep|none",
 		.help = "How changes that programs on this machine make in the export are noticed: by the kernel's "
-			"word where it can be had, else and with sweep by looking at files once a second."},
+			"word where it can be had, else and with sweep by looking at files once a second; with none "
+			"not at all, for an export that nobody changes but the nodes."},
 	{.name = "commit", .type = KR_OPTION_ENUM, .offset = FIELD(commit), .default_text = "share",
 		.choices = "share|never",
 		.help = "When what a node has written passes to other nodes: with share when it is on the disk, with "

@@ -250,6 +250,8 @@ int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_se
 	kr_watch_start(server, options->watch);
 	if (options->watch == KR_WATCH_AUTO)
 		kr_watch_names_start(server);
+	else if (options->watch == KR_WATCH_NONE)
+		kr_invalidation_allow(server, true);
 	if (options->give_up) /* before the first job makes the pool's threads */
 		kr_cred_give_up();
 	kr_grace_period_start(server);

@@ -399,8 +399,11 @@ void kr_listener_close(struct kr_listener *listener)
 
 void kr_watch_start(struct kr_server *server, enum kr_watch_mode mode)
 {
-	struct kr_watch *watch = kr_xcalloc(1, sizeof(*watch));
+	struct kr_watch *watch;
 
+	if (mode == KR_WATCH_NONE)
+		return;
+	watch = kr_xcalloc(1, sizeof(*watch));
 	watch->server = server;
 	watch->listener = (struct kr_listener){.export = server->export,
 		.fd = -1,
@@ -441,11 +444,14 @@ void kr_watch_free(struct kr_server *server)
 
 json_t *kr_watch_status(const struct kr_server *server)
 {
-	const struct kr_watch *watch = server->watch;
+	static const struct kr_watch none = {.listener = {.fd = -1}};
+	const struct kr_watch *watch = server->watch ? server->watch : &none;
 
 	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "mechanism",
-		watch->listener.fd >= 0 ? "events" : "looking", "period_ms",
-		(json_int_t)(period_ns(watch) / KR_NS_PER_MS), "files", (json_int_t)watch->file_count, "changes",
-		(json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows", (json_int_t)watch->lost,
-		"looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
+		!server->watch                  ? "none" :
+			watch->listener.fd >= 0 ? "events" :
+						  "looking",
+		"period_ms", (json_int_t)(period_ns(watch) / KR_NS_PER_MS), "files", (json_int_t)watch->file_count,
+		"changes", (json_int_t)watch->changes, "events", (json_int_t)watch->events, "overflows",
+		(json_int_t)watch->lost, "looks", (json_int_t)watch->looks, "touched", (json_int_t)watch->touched);
 }

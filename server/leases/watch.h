@@ -25,6 +25,9 @@
  * events tell of all other changes meanwhile.  A store through a mapping during a change of times by the server shows
  * when the program unmaps the file.
  *
+ * With KR_WATCH_NONE nobody but the nodes changes the export.  So there is no watch, and nodes may cache attributes and
+ * files with a young ctime.  The kairand of a job runs so (fuse/daemon/job_keeper.c).
+ *
  * While a node holds WRITE its unflushed bytes stay its own: its flush writes them over what is there then.
  *
  * Loop thread; stats and touches run in the pool.
@@ -49,7 +52,7 @@ enum {
 	KR_WATCH_PERIOD_EVENTS_MS = 5000, /* ... with them */
 	KR_WATCH_RATE = 4000,             /* stats per second, at most */
 };
-enum kr_watch_mode { KR_WATCH_AUTO, KR_WATCH_SWEEP };
+enum kr_watch_mode { KR_WATCH_AUTO, KR_WATCH_SWEEP, KR_WATCH_NONE };
 
 /* One queue of the kernel's events; SINK, ENDED, EXPORT and REST_MS are the owner's to fill. */
 struct kr_listener {

@@ -84,6 +84,15 @@ kairan $member status --check "$(at $member a)" >"$WORK/said" || fail "status: $
 sent=$(($(bytes_of_server) - before))
 [ $sent -lt 300000 ] || fail "$sent bytes passed the file server's link"
 
+note "what nodes have cached of a new file stays, and they know its attributes without asking"
+on node$member cp "$(at $member a)/big" "$(at $member a)/fresh" && kairan $member stage --wait "$(at $member a)/fresh" >/dev/null || fail "kairan stage"
+sleep 3 # a kairand that looked at files for changes by others would have taken the flush for one
+for node in $head $member $other; do
+	kairan $member where "$(at $member a)/fresh" | grep -q "node$node  *16.0 MiB cached" || fail "node$node has lost it: $(kairan $member where "$(at $member a)/fresh")"
+done
+[ "$(kairan $member status --json "$(at $member a)" | python3 -c 'import json, sys; print(json.load(sys.stdin)["notes"]["known"] > 0)')" = True ] ||
+	fail "node$member asks for each name"
+
 note "too much of it travels: many files, many pieces, a journal that is nearly full"
 python3 - "$(seen $member a)" <<'P' || fail "writing"
 import os, sys
