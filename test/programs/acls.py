@@ -53,7 +53,7 @@ def answers(top):
     os.mkdir(top + '/acls')
     os.chmod(top + '/acls', 0o755)
     rng = random.Random(1)
-    for number in range(24):
+    for number in range(14):
         bits = [rng.randrange(8) for _ in range(6)]
         file, directory = f'{top}/acls/file{number}', f'{top}/acls/directory{number}'
         opened(file, os.O_CREAT | os.O_WRONLY)

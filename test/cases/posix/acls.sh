@@ -25,7 +25,7 @@ changes() {
 	python3 "$PROGRAM" changes "$2" "$seed" "$(seen_from_here 2)/${top##*/}" "$(seen_from_here 1)/${top##*/}" || fail "$1"
 }
 made=0
-changes "changes on another node" 100
+changes "changes on another node" 70
 
 says() { kairan 1 status --json "$(mnt 1)" | python3 -c 'import json, sys; print(int(json.load(sys.stdin)["kernel_attributes"][sys.argv[1]]))' "$1"; }
 if [ "$(says allowed)" = 1 ]; then
@@ -43,7 +43,7 @@ mount_stop 1 && mount_start 1 noacl || fail "noacl"
 if grep -q KR_FAULT "$B/fuse/kairanfs"; then
 	mount_stop 1
 	KR_FAULT=attrs.old_kernel:eio mount_start 1
-	changes "on a kernel that keeps no attributes" 40
+	changes "on a kernel that keeps no attributes" 25
 	note "and where the kernel is told of no change this fails"
 	mount_stop 1
 	KR_FAULT=attrs.keep:eio mount_start 1
