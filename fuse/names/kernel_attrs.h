@@ -30,11 +30,11 @@
  *      The node stops after 15 s: the kernel's timeout is over then.
  * The unit test `kernel_attrs` has this as a model with a kernel.
  *
- * ACLs.  The kernel asks for an ACL with GETXATTR, and keeps the answer without a timeout, until a notification, or until
- * it asks for the attributes anew to check a permission.  So an ACL is a grant, too, if the attribute cache knows it; the
- * node takes it back by itself before the server forgets that this node knows it (KR_KERNEL_ACLS_MS).  If the attribute
- * cache does not know it, the node notifies the kernel before it answers: the kernel keeps no answer to a question that
- * it asked before a notification.
+ * ACLs.  The kernel asks for an ACL with GETXATTR, and keeps the answer without a timeout: until a notification, or
+ * until it asks for the attributes anew to check a permission.  So an ACL is a grant, too, if the attribute cache knows
+ * it.  The node takes it back by itself before the server forgets that this node knows it (KR_KERNEL_ACLS_MS).  If the
+ * attribute cache does not know it, the node notifies the kernel before it answers: the kernel keeps no answer to a
+ * question that it asked before a notification.
  *
  * Threads.  The notification takes no lock, but it may wait until the kernel has evicted the inode, and that until the
  * daemon has written its pages.  So kr-notify sends it, in a notifier of its own: other nodes' changes wait for it, and
@@ -75,7 +75,8 @@ void kr_kernel_attrs_stop(struct kr_mount *mount);
 /* The kernel speaks FUSE 7.MINOR. Before the first request is answered. */
 void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor);
 
-/* Whether the server remembers for long enough what this node may note, so that the kernel may keep ACLs.  Any thread. */
+/* Whether the server remembers for long enough what this node may note, so that the kernel may keep ACLs.  Any thread.
+ */
 void kr_kernel_attrs_allow_acls(struct kr_mount *mount, bool allowed);
 
 /* Step 1: a grant for the inode NUMBER, which is FID, is entered. False: there are none.  Any thread. */

@@ -227,9 +227,9 @@ static int check_room(const struct hello *hello, const struct kr_session *old)
 	return 0;
 }
 
-/* A machine that was cloned with its local directory has the node id of another. Each of the two ends the other's
- * session whenever it connects. A daemon counts its starts in that directory, so none that begins anew comes with fewer,
- * and none with as many from elsewhere. */
+/* A machine that was cloned with its local directory has the node id of another.  Each of the two ends the other's
+ * session whenever it connects.  A daemon counts its starts in that directory.  So none that begins anew comes with
+ * fewer, and none with as many from elsewhere. */
 static void warn_of_copy(const struct hello *hello, const struct kr_session *old)
 {
 	struct kr_sessions *sessions = hello->pending_conn->server->sessions;
