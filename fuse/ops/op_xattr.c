@@ -267,7 +267,9 @@ static const char *acl_of(const struct kr_mount *mount, const char *name)
 {
 	static const char *const acls[] = {"system.posix_acl_access", "system.posix_acl_default"};
 
-	for (size_t i = 0; kr_mount_heeds_acls(mount->options) && i < KR_ARRAY_SIZE(acls); i++)
+	if (!kr_mount_heeds_acls(mount->options))
+		return NULL;
+	for (size_t i = 0; i < KR_ARRAY_SIZE(acls); i++)
 		if (strcmp(name, acls[i]) == 0)
 			return acls[i];
 	return NULL;

@@ -1,8 +1,8 @@
 """POSIX ACLs on a mount, as root: who is let in, and what other nodes' changes do to that.
 
     acls.py answers DIRECTORY                   prints what callers may do with files and directories of many ACLs
-    acls.py changes ROUNDS SEED CHANGED SEEN    CHANGED and SEEN are one directory, on two mounts: after each change on the
-                                                first, the second shows that ACL, and lets in whom it lets in
+    acls.py changes ROUNDS SEED CHANGED SEEN    CHANGED and SEEN are one directory, on two mounts: after each change on
+                                                the first, the second shows that ACL, and lets in whom it lets in
 """
 import errno
 import os
@@ -11,16 +11,17 @@ import struct
 import sys
 
 OWNER, GROUP = 2001, 3001
-CALLERS = {'owner': (OWNER, 4001, []), 'named': (2002, 4002, []), 'member': (2003, GROUP, []), 'in a named group': (2004, 4004, [3002]),
-           'other': (2005, 4005, []), 'root': (0, 0, [])}
+CALLERS = {'owner': (OWNER, 4001, []), 'named': (2002, 4002, []), 'member': (2003, GROUP, []),
+           'in a named group': (2004, 4004, [3002]), 'other': (2005, 4005, []), 'root': (0, 0, [])}
 ACCESS, DEFAULT = 'system.posix_acl_access', 'system.posix_acl_default'
 USER_OBJ, USER, GROUP_OBJ, GROUP_TAG, MASK, OTHER = 1, 2, 4, 8, 0x10, 0x20
 
 
 def acl(owner, named, group, named_group, mask, other, uid=2002, gid=3002):
-    entries = [(USER_OBJ, owner, -1), (USER, named, uid), (GROUP_OBJ, group, -1), (GROUP_TAG, named_group, gid), (MASK, mask, -1),
-               (OTHER, other, -1)]
-    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', tag, bits, who & 0xffffffff) for tag, bits, who in entries)
+    entries = [(USER_OBJ, owner, -1), (USER, named, uid), (GROUP_OBJ, group, -1), (GROUP_TAG, named_group, gid),
+               (MASK, mask, -1), (OTHER, other, -1)]
+    return struct.pack('<I', 2) + b''.join(struct.pack('<HHI', tag, bits, who & 0xffffffff)
+                                           for tag, bits, who in entries)
 
 
 def result_of(caller, call):
@@ -43,9 +44,11 @@ def opened(path, flags):
     os.close(os.open(path, flags, 0o666))
 
 
-OPERATIONS = {'read': lambda file, directory: opened(file, os.O_RDONLY), 'write': lambda file, directory: opened(file, os.O_WRONLY),
-              'list': lambda file, directory: os.listdir(directory), 'find': lambda file, directory: os.stat(directory + '/inner'),
-              'create': lambda file, directory: os.close(os.open(directory + '/new', os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)),
+OPERATIONS = {'read': lambda file, directory: opened(file, os.O_RDONLY),
+              'write': lambda file, directory: opened(file, os.O_WRONLY),
+              'list': lambda file, directory: os.listdir(directory),
+              'find': lambda file, directory: os.stat(directory + '/inner'),
+              'create': lambda file, directory: opened(directory + '/new', os.O_CREAT | os.O_EXCL | os.O_WRONLY),
               'set an acl': lambda file, directory: os.setxattr(file, ACCESS, acl(6, 4, 0, 0, 4, 0))}
 
 
@@ -97,7 +100,7 @@ def changes(rounds, seed, changed, seen):
             os.mkdir(path)
             opened(path + '/inner', os.O_CREAT | os.O_WRONLY)
             os.chmod(path + '/inner', 0o666)
-        held[top] = os.open(f'{seen}/{top}', os.O_RDONLY)  # asked so, the kernel looks up no name, and keeps what it knows
+        held[top] = os.open(f'{seen}/{top}', os.O_RDONLY)  # asked by it the kernel looks up no name, and keeps its ACL
     for number in range(int(rounds)):
         named, mask = rng.choice((0, 1, 4, 5, 7)), rng.choice((0, 5, 7))
         value = acl(7, named, 0, 0, mask, 0)

@@ -1,4 +1,5 @@
-# POSIX ACLs: whom one lets in is let in, as on a local disk; a change on another node counts at once, also for what the kernel keeps.
+# POSIX ACLs: whom one lets in is let in, as on a local disk; a change on another node counts at once, also for what the
+# kernel keeps.
 # tags: sanitizer
 # timeout: 300
 . "$TOP/test/lib.sh"
