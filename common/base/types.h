@@ -13,8 +13,9 @@ enum {
 	KR_XATTR_MAX = 65536, /* one value, or one list of names */
 	KR_FID_MAX = 152,     /* see server/base/fid.h: kind, file handle, authentication code */
 	KR_RING_NAME_MAX = 63,
-	KR_JOB_NAME_MAX = 64,    /* of jobs and nodes, and of numeric addresses */
-	KR_INLINE_MAX = 1 << 20, /* bytes that a FLUSH or an OPEN reply carries in its own frame */
+	KR_JOB_NAME_MAX = 64,                /* of jobs and nodes, and of numeric addresses */
+	KR_INLINE_MAX = 1 << 20,             /* bytes that a FLUSH or an OPEN reply carries in its own frame */
+	KR_LEND_DATA_MAX = (1 << 20) + 8192, /* a FUSE message */
 	KR_DEFAULT_PORT = 7440,
 };
 

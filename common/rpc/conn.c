@@ -237,12 +237,16 @@ int kr_conn_accept(
 int kr_conn_take(
 	uv_loop_t *loop, int fd, const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn)
 {
-	struct kr_conn *conn = new_conn(loop, false, NULL, context);
-	int size = sizeof(conn->remote), err = uv_tcp_open(&conn->tcp, fd);
+	int domain = AF_INET;
+	socklen_t domain_size = sizeof(domain);
+	const bool local = getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_size) == 0 && domain == AF_UNIX;
+	struct kr_conn *conn = new_conn(loop, local, NULL, context);
+	int size = sizeof(conn->remote), err = local ? uv_pipe_open(&conn->pipe, fd) : uv_tcp_open(&conn->tcp, fd);
 
+	conn->remote.ss_family = AF_UNIX;
 	if (err < 0)
 		close(fd);
-	else
+	else if (!local)
 		err = uv_tcp_getpeername(&conn->tcp, (struct sockaddr *)&conn->remote, &size);
 	if (err < 0) {
 		kr_conn_end(conn, err, "not taken over");

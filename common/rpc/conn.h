@@ -57,7 +57,7 @@ int kr_conn_accept(
  * AF_UNIX. */
 int kr_conn_connect(uv_loop_t *loop, const struct sockaddr *address, const struct kr_conn_handler *handler,
 	void *context, struct kr_conn **ret_conn);
-/* The same on FD, a connected TCP socket, which *RET_CONN owns.  After an error it is closed. */
+/* The same on FD, a connected TCP or Unix socket, which *RET_CONN owns.  After an error it is closed. */
 int kr_conn_take(
 	uv_loop_t *loop, int fd, const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn);
 void *kr_conn_context(const struct kr_conn *conn);

@@ -35,7 +35,7 @@ enum kr_frame_flag {
 	KR_FRAME_BARE = 64,
 	KR_FRAME_CARRIED = 128
 };
-enum kr_direction { KR_DIRECTION_UP, KR_DIRECTION_DOWN, KR_DIRECTION_RING, KR_DIRECTION_TOOL };
+enum kr_direction { KR_DIRECTION_UP, KR_DIRECTION_DOWN, KR_DIRECTION_RING, KR_DIRECTION_TOOL, KR_DIRECTION_LEND };
 
 struct kr_bytes {
 	const uint8_t *bytes;

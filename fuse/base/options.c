@@ -33,8 +33,9 @@ static const struct kr_option table[] = {
 		.help = "which job's file system a view=job is"},
 	{.name = "size", .type = KR_OPTION_SIZE, .offset = FIELD(size), .default_text = "0",
 		.help = "limit of what a view=node, or a view=job on this node's disk, may hold; 0: what the disk holds"},
-	{.name = "local", .type = KR_OPTION_PATH, .offset = FIELD(local), .value_name = "DIR",
-		.help = "directory on a local disk for journal and cache, or for what a view=node or view=job holds (default: /var/tmp/kairan-UID/..., by source and mount point)"},
+	{.name = "local", .type = KR_OPTION_STRING, .offset = FIELD(local), .value_name = "DIR|@NODE[:PORT]",
+		.help = "directory on a local disk for journal and cache, or for what a view=node or view=job holds (default: /var/tmp/kairan-UID/..., "
+			"by source and mount point); @NODE: journal and cache are on the disk of that node, which runs kairanfs --lend"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
 		.help = "key to prove to the server, made by kairan key; read again for each connection"},
 	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge),
@@ -93,6 +94,10 @@ static const struct kr_option table[] = {
 			"who reaches the address; off by default"},
 	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
 		.help = "mount over a directory that is not empty"},
+	{.name = "lend", .type = KR_OPTION_PATH, .offset = FIELD(lend), .value_name = "DIR", .command_line_only = true,
+		.help = "mount nothing, but serve nodes without a disk (local=@NODE), with their journals and caches in DIR"},
+	{.name = "listen", .type = KR_OPTION_STRING, .offset = FIELD(listen), .value_name = "ADDR[:PORT]", .command_line_only = true,
+		.help = "with lend: where nodes without a disk connect to (default: all addresses of IPv4 with a key, else 127.0.0.1; port 7441)"},
 	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,
 		.help = "stay in the foreground, log to standard error"},
 	{.name = "debug", .letter = 'd', .type = KR_OPTION_BOOL, .offset = FIELD(debug), .command_line_only = true,
@@ -170,7 +175,7 @@ static int take_other(void *values, const char *key, const char *value)
 
 static const struct kr_options set = {
 	.program = "kairanfs",
-	.usage = "HOST[:PORT]:/[SUBDIR] | none MOUNTPOINT [-f] [-o OPTION[,OPTION...]]",
+	.usage = "HOST[:PORT]:/[SUBDIR] | none MOUNTPOINT [-f] [-o OPTION[,OPTION...]], or --lend DIR",
 	.about =
 		"Mounts a directory that kairand exports, or, as none with -o view=node, one of this node alone. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
 	.section = "mount",
@@ -280,10 +285,47 @@ static int check_source(struct kr_mount_options *options, const char *source)
 	return err == 0 && options->view == KR_VIEW_JOB ? check_job(options) : err;
 }
 
+/* A directory becomes absolute; @NODE says who lends one. */
+static int check_local(struct kr_mount_options *options)
+{
+	KR_AUTO_FREE char *given = options->local;
+
+	options->local = NULL;
+	if (given && *given == '@') {
+		options->borrowed = true;
+		if (options->view != KR_VIEW_CACHE)
+			return kr_fail(-EINVAL, "local=%s: only with view=cache", given);
+		if (options->munge)
+			return kr_fail(-EINVAL, "local=%s: not with munge: the lender wants the nodes' key", given);
+		return kr_endpoint_parse(given + 1, KR_LEND_PORT, false, &options->lender);
+	}
+	if (given && *given) {
+		KR_AUTO_FREE char *directory = *given == '/' ? NULL : getcwd(NULL, 0);
+
+		if (asprintf(&options->local, "%s%s%s", directory ? directory : "", directory ? "/" : "", given) < 0)
+			abort();
+	}
+	return 0;
+}
+
+static int check_lend(struct kr_mount_options *options, const struct kr_arguments *arguments)
+{
+	if (arguments->positional_count > 0)
+		return kr_fail(-EINVAL, "--lend mounts nothing: %s is too much", arguments->positional[0]);
+	if (options->security != KR_SECURITY_AUTH && !options->key)
+		return kr_fail(-EINVAL, "security=%s needs a key (key=FILE)",
+			kr_security_name((enum kr_security)options->security));
+	return 0;
+}
+
 static int check(struct kr_mount_options *options, const struct kr_arguments *arguments)
 {
 	int err;
 
+	if (options->lend)
+		return check_lend(options, arguments);
+	if (options->listen)
+		return kr_fail(-EINVAL, "--listen: only with --lend");
 	if (arguments->positional_count != 2)
 		return kr_fail(-EINVAL, "%s; usage: kairanfs %s",
 			arguments->positional_count < 1         ? "nothing to mount is given" :
@@ -291,6 +333,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 								  "too many arguments",
 			set.usage);
 	err = check_source(options, arguments->positional[0]);
+	if (err == 0)
+		err = check_local(options);
 	if (err < 0)
 		return err;
 	options->mount_point = kr_xstrdup(arguments->positional[1]);

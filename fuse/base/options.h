@@ -8,7 +8,7 @@
 
 #include "common/rpc/resolve.h"
 
-enum { KR_FLUSH_AGE_MAX_MS = 3600000 };
+enum { KR_FLUSH_AGE_MAX_MS = 3600000, KR_LEND_PORT = 7441 };
 enum kr_close_mode { KR_CLOSE_SYNC, KR_CLOSE_ASYNC };
 enum kr_view_kind { KR_VIEW_CACHE, KR_VIEW_NODE, KR_VIEW_JOB };
 enum kr_coherence { KR_COHERENCE_STRICT, KR_COHERENCE_RELAXED, KR_COHERENCE_ORDERED };
@@ -35,7 +35,10 @@ struct kr_mount_options {
 	int view;      /* enum kr_view_kind */
 	char *job;     /* of view=job: its name */
 	uint64_t size; /* of view=node and view=job; 0: no limit */
-	char *local;   /* NULL: the default place */
+	char *local;   /* NULL: the default place; absolute */
+	bool borrowed; /* journal and cache are at LENDER */
+	struct kr_endpoint lender;
+	char *lend, *listen; /* not a mount: lends this directory; where */
 	char *key;
 	bool munge;
 	char *munge_socket;              /* NULL: munged's usual place */

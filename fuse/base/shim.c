@@ -13,6 +13,7 @@
  */
 #include "fuse/base/shim.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -25,6 +26,12 @@
 
 #include "common/base/fail.h"
 #include "common/base/fault.h"
+#include "fuse/base/lent.h"
+
+static ssize_t write_device(int fd, const struct iovec *iov, int count)
+{
+	return kr_lent() ? kr_lent_writev(iov, count) : writev(fd, iov, count);
+}
 
 #define KR_INIT_PARALLEL_DIROPS (UINT32_C(1) << 18)
 #define KR_INIT_EXT (UINT32_C(1) << 30)
@@ -148,7 +155,7 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count)
 	patched[1] = (struct iovec){.iov_base = body, .iov_len = length};
 	iov = patched;
 out:
-	return writev(fd, iov, count);
+	return write_device(fd, iov, count);
 }
 
 void kr_shim_init(struct fuse_conn_info *conn)
@@ -170,7 +177,7 @@ static void see_request(const void *buffer, ssize_t length)
 
 static ssize_t write_reply(int fd, struct iovec *iov, int count)
 {
-	return writev(fd, iov, count);
+	return write_device(fd, iov, count);
 }
 
 void kr_shim_init(struct fuse_conn_info *conn)
@@ -195,7 +202,7 @@ static void mark(bool parallel)
 
 static ssize_t shim_read(int fd, void *buffer, size_t size, void *userdata)
 {
-	ssize_t length = read(fd, buffer, size);
+	ssize_t length = kr_lent() ? kr_lent_read(buffer, size) : read(fd, buffer, size);
 
 	(void)userdata;
 	see_request(buffer, length);
@@ -242,20 +249,35 @@ int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply)
  * fetch fails. */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size)
 {
-	static _Atomic(void *) nothing;
-	struct fuse_notify_store_out store = {.nodeid = number, .offset = size - 1, .size = 1};
-	struct fuse_out_header head = {.len = sizeof(head) + sizeof(store) + store.size, .error = FUSE_NOTIFY_STORE};
-	struct iovec iov[3] = {{&head, sizeof(head)}, {&store, sizeof(store)}, {.iov_len = store.size}};
+	struct {
+		struct fuse_out_header head;
+		struct fuse_notify_store_out store;
+	} message = {.head = {.len = sizeof(message) + 1, .error = FUSE_NOTIFY_STORE},
+		.store = {.nodeid = number, .offset = size - 1, .size = 1}};
+	const struct iovec iov = {&message, sizeof(message)};
 
-	if (!nothing) {
+	static_assert(sizeof(message) == sizeof(message.head) + sizeof(message.store), "no padding");
+	if (kr_lent())
+		return kr_lent_writev(&iov, 1) >= 0 ? 0 : -errno;
+	return kr_shim_notify(fuse_session_fd(fuse), &message, sizeof(message));
+}
+
+int kr_shim_notify(int fd, const void *message, size_t length)
+{
+	static _Atomic(void *) nothing;
+	struct iovec iov[2] = {{(void *)(uintptr_t)message, length}};
+	struct fuse_out_header head;
+
+	memcpy(&head, message, sizeof(head));
+	if (head.len > length && !nothing) {
 		void *page = mmap(NULL, 1, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (page == MAP_FAILED)
 			return -errno;
 		nothing = page; /* two threads at once: this reserves one more page without memory */
 	}
-	iov[2].iov_base = nothing;
-	return writev(fuse_session_fd(fuse), iov, 3) >= 0 || errno == EFAULT ? 0 : -errno;
+	iov[1] = (struct iovec){nothing, head.len > length ? head.len - length : 0};
+	return writev(fd, iov, head.len > length ? 2 : 1) >= 0 || (errno == EFAULT && head.len > length) ? 0 : -errno;
 }
 
 int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
+#include "fuse/base/lent.h"
 
 #define BIT(number) (UINT64_C(1) << ((number)-1))
 
@@ -47,6 +48,8 @@ enum kr_signals kr_signals_pending(pid_t thread)
 	KR_AUTO_FD int fd = -1;
 	ssize_t length;
 
+	if (kr_lent()) /* the borrower has looked */
+		return KR_SIGNALS_DEADLY;
 	if (thread <= 0)
 		return KR_SIGNALS_END;
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)thread);

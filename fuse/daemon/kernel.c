@@ -23,11 +23,12 @@
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
+#include "fuse/base/lent.h"
 #include "fuse/base/loop.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/base/options.h"
 
-enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10 };
+enum { WORKERS_MIN = 3, WORKERS_MAX = 16, END_WAIT_MS = 500, KICK_MS = 10, LENT_MOUNT_POINT = 32 };
 
 struct kr_kernel {
 	struct kr_mount *mount;
@@ -86,10 +87,11 @@ static void raise_read_ahead(const struct kr_kernel *kernel)
 		kr_log_debug("%s: %s", path, strerror(errno));
 }
 
+/* A lent mount has a number that no device has. */
 static int find_device(struct kr_kernel *kernel)
 {
-	struct kr_mounted mounted = {0};
-	int err = kr_mounted_find(kernel->mount->options->mount_point, true, &mounted);
+	struct kr_mounted mounted = {.dev_major = KR_KERNEL_LENT, .dev_minor = (unsigned)getpid()};
+	int err = kr_lent() ? 0 : kr_mounted_find(kernel->mount->options->mount_point, true, &mounted);
 
 	kernel->dev_major = mounted.dev_major;
 	kernel->dev_minor = mounted.dev_minor;
@@ -105,7 +107,13 @@ int kr_kernel_new(struct kr_mount *mount, const struct kr_kernel_side *side, str
 	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	int err = session_arguments(mount->options, &args);
+	KR_AUTO_FREE char *where = kr_xstrdup(mount->options->mount_point);
 
+	if (kr_lent()) {
+		free(where);
+		where = kr_xcalloc(1, LENT_MOUNT_POINT);
+		kr_lent_mount_point(where, LENT_MOUNT_POINT);
+	}
 	kernel->mount = mount;
 	kernel->side = side;
 	pthread_mutex_init(&kernel->lock, NULL);
@@ -115,17 +123,18 @@ int kr_kernel_new(struct kr_mount *mount, const struct kr_kernel_side *side, str
 	fuse_opt_free_args(&args);
 	if (!kernel->fuse)
 		err = kr_fail(-EINVAL, "libfuse refuses the options (its message is above)");
-	else if (fuse_session_mount(kernel->fuse, mount->options->mount_point) != 0)
+	else if (fuse_session_mount(kernel->fuse, where) != 0)
 		err = kr_fail(-EPERM, "cannot mount on %s (see the message above%s)", mount->options->mount_point,
 			geteuid() ? "; is fusermount3 installed?" : "");
 	else
-		kernel->mounted = true;
+		kernel->mounted = !kr_lent();
 	if (err == 0)
 		err = kr_shim_install(kernel->fuse, side->replies);
 	if (err == 0)
 		err = find_device(kernel);
 	if (err == 0) {
-		raise_read_ahead(kernel);
+		if (kernel->mounted)
+			raise_read_ahead(kernel);
 		*ret_kernel = kernel;
 		return 0;
 	}
@@ -267,12 +276,13 @@ static void unmount(const struct kr_kernel *kernel)
 		run_fusermount(path);
 }
 
-/* Ends the kernel's side in spite of open files: programs get ENOTCONN. */
-static void abort_connection(const struct kr_kernel *kernel)
+void kr_kernel_abort(const struct kr_kernel *kernel)
 {
 	char path[128];
 	KR_AUTO_FD int fd = -1;
 
+	if (!kernel->mounted)
+		return;
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", kernel->dev_minor);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, "1", 1) < 0)
@@ -294,9 +304,11 @@ void kr_kernel_stop(struct kr_kernel *kernel)
 	kernel->stopped = true;
 	if (kernel->mounted)
 		unmount(kernel);
+	if (kr_lent())
+		kr_lent_end();
 	if (!workers_ended(kernel, END_WAIT_MS)) {
 		kr_log_info("files are still open on %s: ending them", kernel->mount->options->mount_point);
-		abort_connection(kernel);
+		kr_kernel_abort(kernel);
 	}
 	if (!workers_ended(kernel, END_WAIT_MS))
 		kick_workers(kernel);

@@ -11,6 +11,9 @@
 
 struct kr_kernel;
 
+/* The major device number of a mount whose kernel is another node's; the minor number is the process's. */
+enum { KR_KERNEL_LENT = 1 << 20 };
+
 /* What answers the requests.  All get the mount; `arrived` and `served` run in the worker, before and after the
  * operation, and may be NULL, as may `replies`. */
 struct kr_kernel_side {
@@ -32,6 +35,8 @@ void kr_kernel_wake(struct kr_kernel *kernel);
 /* Unmounts if still mounted (lazily, because programs may have files open), and ends the workers.  May be repeated;
  * NULL is fine. */
 void kr_kernel_stop(struct kr_kernel *kernel);
+/* Ends the kernel's side in spite of open files: programs get ENOTCONN. */
+void kr_kernel_abort(const struct kr_kernel *kernel);
 /* After kr_kernel_stop, when no thread replies any more. */
 void kr_kernel_free(struct kr_kernel *kernel);
 /* The mount's device number, as in mountinfo and st_dev. */

@@ -29,13 +29,16 @@
 #include "common/base/service_manager.h"
 #include "common/base/util.h"
 #include "fuse/base/cpus.h"
+#include "fuse/base/lent.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/daemon/local_place.h"
 #include "fuse/daemon/mountpoint.h"
 #include "fuse/base/options.h"
 #include "fuse/daemon/serve.h"
+#include "fuse/daemon/serve_borrowed.h"
 #include "fuse/daemon/serve_job.h"
 #include "fuse/daemon/serve_view.h"
+#include "fuse/lend/lender.h"
 
 enum { PROBE_SECONDS = 30 };
 
@@ -79,14 +82,23 @@ static bool on_ready(void *context)
 			return false;
 		setsid();
 		signal(SIGQUIT, SIG_DFL);
-		open_log(child->local);
+		if (child->local)
+			open_log(child->local);
+		else
+			kr_log_use_syslog();
 		leave_terminal();
 		close(child->parent);
 		child->parent = -1;
 	}
-	kr_log_info("%s is mounted on %s; local directory %s", child->options->source, child->options->mount_point,
-		kr_local_path(child->local));
-	if (child->options->foreground)
+	if (child->local)
+		kr_log_info("%s is mounted on %s; local directory %s", child->options->source,
+			child->options->mount_point, kr_local_path(child->local));
+	else
+		kr_log_info("%s is mounted on %s; journal and cache are at %s", child->options->source,
+			child->options->mount_point, child->options->lender.host);
+	if (kr_lent())
+		kr_lent_ready(0, "");
+	else if (child->options->foreground)
 		kr_service_manager_tell("READY=1");
 	child->mounted = true;
 	return true;
@@ -113,11 +125,14 @@ static int run(struct child *child)
 {
 	const int view = child->options->view;
 	const bool is_view = view != KR_VIEW_CACHE;
-	int result = kr_local_open(child->options, &child->local);
+	const bool borrowed = child->options->borrowed;
+	int result = borrowed ? 0 : kr_local_open(child->options, &child->local);
 
-	if (result == 0)
+	if (result == 0 && !borrowed)
 		result = check_place(child->local, is_view);
-	if (result == 0 && view == KR_VIEW_NODE)
+	if (result == 0 && borrowed)
+		result = kr_serve_borrowed(child->options, on_ready, child);
+	else if (result == 0 && view == KR_VIEW_NODE)
 		result = kr_serve_view(child->options, child->local, on_ready, child);
 	else if (result == 0 && view == KR_VIEW_JOB)
 		result = kr_serve_job(child->options, child->local, child->parent, on_ready, child);
@@ -130,6 +145,8 @@ static int run(struct child *child)
 		send(child->parent, message, (size_t)KR_MIN(length, (int)sizeof(message) - 1), MSG_NOSIGNAL);
 	} else if (result < 0) {
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
+		if (kr_lent())
+			kr_lent_ready(result, kr_fail_reason());
 	} else if (child->mounted) {
 		kr_log_info("the mount on %s has ended; %s", child->options->mount_point,
 			result == 1     ? "its journal keeps the rest for the next mount" :
@@ -280,23 +297,36 @@ static int remount(const struct kr_mount_options *options)
 	return err;
 }
 
+static int lend(const struct kr_mount_options *options)
+{
+	if (kr_lender_run(options) == 0)
+		return EXIT_SUCCESS;
+	kr_log_error("%s", kr_fail_reason());
+	return EXIT_FAILURE;
+}
+
 int main(int argc, char **argv)
 {
 	static struct kr_mount_options options;
+	static char name[96] = "kairanfs"; /* in the log */
 	struct child child = {.options = &options, .parent = -1};
 	int result;
 
 	if (kr_open_standard_fds() < 0)
 		return EXIT_FAILURE;
-	result = kr_mount_options_parse(argc, argv, &options);
-	kr_log_init("kairanfs", options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
+	result = kr_lent_begin();
+	if (result == 0)
+		result = kr_mount_options_parse(argc, argv, &options);
+	if (result == 0 && kr_lent()) /* NODE:MOUNTPOINT */
+		snprintf(name, sizeof(name), "kairanfs of %s", options.node);
+	kr_log_init(name, options.debug ? KR_LOG_DEBUG : KR_LOG_INFO);
 	if (result == 0 && options.remount) {
 		result = remount(&options);
 		result = result < 0 ? result : 1;
 	}
 	if (result == 0 && options.strictatime)
 		kr_log_warn("strictatime: times of access follow opens, as with relatime");
-	if (result == 0)
+	if (result == 0 && !kr_lent() && !options.lend)
 		result = kr_mount_point_check(&options.mount_point, options.source, options.nonempty);
 	if (result == 0 && options.cpus)
 		result = kr_cpus_confine(&options.cpu_set);
@@ -310,7 +340,10 @@ int main(int argc, char **argv)
 		 * here on. */
 		if (chdir("/") < 0)
 			abort();
-		result = options.foreground ? run(&child) : run_detached(&child);
+		if (options.lend)
+			result = lend(&options);
+		else
+			result = options.foreground ? run(&child) : run_detached(&child);
 	} else {
 		result = result < 0;
 	}

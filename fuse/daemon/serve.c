@@ -38,6 +38,7 @@
 #include "fuse/file/file.h"
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
+#include "fuse/base/lent.h"
 #include "fuse/daemon/kernel.h"
 #include "fuse/daemon/operations.h"
 #include "fuse/base/counters.h"
@@ -434,7 +435,8 @@ static void make_control(void *context)
 
 	kr_kernel_device(step->serve->kernel, &dev_major, &dev_minor);
 	step->err = kr_control_new(mount, dev_major, dev_minor, &mount->control);
-	mount->unmount_watch = kr_unmount_watch_new(mount, dev_major, dev_minor);
+	if (!kr_lent())
+		mount->unmount_watch = kr_unmount_watch_new(mount, dev_major, dev_minor);
 	keep_reason(step);
 }
 

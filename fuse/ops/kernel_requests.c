@@ -12,6 +12,7 @@
 #include "common/base/util.h"
 #include "common/kairan_ioctl.h"
 #include "fuse/base/counters.h"
+#include "fuse/base/lent.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/ops/access_log.h"
 #include "fuse/ops/io_trace.h"
@@ -130,6 +131,8 @@ static int find_process(int thread, uint64_t now_ns)
 
 	if (thread <= 0)
 		return 0;
+	if (kr_lent())
+		return thread; /* of another machine */
 	caller = &callers[thread % CALLERS];
 	if (caller->thread != thread || now_ns - caller->asked_ns > KR_NS_PER_S) {
 		caller->thread = thread;

@@ -18,6 +18,7 @@
 #include "common/base/util.h"
 #include "fuse/base/counters.h"
 #include "fuse/base/cred.h"
+#include "fuse/base/lent.h"
 #include "fuse/base/options.h"
 #include "fuse/base/signals.h"
 #include "fuse/ops/kernel_requests.h"
@@ -338,6 +339,8 @@ static uint32_t find_groups(fuse_req_t req, uint32_t groups[KR_GROUPS_MAX])
 	int count;
 
 	_Static_assert(sizeof(gid_t) == sizeof(uint32_t), "groups are numbers of 32 bits");
+	if (kr_lent())
+		return kr_lent_groups(groups, KR_GROUPS_MAX);
 	count = fuse_req_getgroups(req, KR_GROUPS_MAX, groups);
 	return count < 0 ? 0 : KR_MIN((uint32_t)count, (uint32_t)KR_GROUPS_MAX);
 }

@@ -8,15 +8,16 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
+#include "fuse/base/lent.h"
 
-/* Reads /proc/PID/NAME into TEXT, of SIZE bytes, with a NUL; "" where it cannot be read. */
+/* Reads /proc/PID/NAME into TEXT, of SIZE bytes, with a NUL; "" where it cannot be read, or is another machine's. */
 static void read_proc(int pid, const char *name, char *text, size_t size)
 {
 	char path[64];
 	ssize_t length;
 
 	snprintf(path, sizeof(path), "/proc/%d/%s", pid, name);
-	KR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+	KR_AUTO_FD int fd = kr_lent() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
 
 	length = fd < 0 ? 0 : read(fd, text, size - 1);
 	text[KR_MAX(length, (ssize_t)0)] = 0;
