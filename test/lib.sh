@@ -15,6 +15,7 @@ PORT=7440
 SERVER_ADDRESS=10.77.0.1
 LEASE=${LEASE:-}          # seconds; empty = the default
 KAIRAND_OPTIONS=${KAIRAND_OPTIONS:-}
+DISKLESS=${DISKLESS:-}    # 1: no node has a disk; a host of its own lends them one
 EXPECTED_ERRORS='$^'      # extended regular expression of log lines that this case provokes (bugs are never expected: see test/run)
 declare -A KEEPER DAEMON LONG_LINK
 NODES=0
@@ -128,6 +129,17 @@ mnt() { echo "$WORK/node$1/mnt"; }
 # seen_from_here I: node I's mount as a path outside its namespaces.
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$WORK/node$1/mnt"; }
 
+# lender_start NAME [OPTION...]: a host lends disk space, in $WORK/NAME/lent.
+lender_start() {
+	local name=$1 log=$WORK/$1/lender.log
+	shift
+	mkdir -p -m 700 "$WORK/$name" "$WORK/$name/lent"
+	nsenter -t "${KEEPER[$name]}" -n -u -m -- "$B/fuse/kairanfs" --lend "$WORK/$name/lent" --listen 0.0.0.0 "$@" </dev/null >>"$log" 2>&1 &
+	DAEMON[lender]=$!
+	until_ok 30 "the lender" grep -q ': ready' "$log" || { tail -5 "$log" >&2; fail "no lender on $name"; }
+}
+lender_stop() { kill -TERM "${DAEMON[lender]}"; wait "${DAEMON[lender]}"; }
+
 mounted_or_gone() {
 	gone "${DAEMON[node$1]}" && return
 	on "node$1" grep -q " $(mnt "$1") fuse.kairanfs" /proc/mounts && on "node$1" timeout -s KILL 5 stat "$(mnt "$1")/."
@@ -135,6 +147,10 @@ mounted_or_gone() {
 # mount_start I [OPTION,...]: kairanfs on node I, in the foreground of a background job so that its pid is known.
 mount_start() {
 	local i=$1 options=${2:-} log=$WORK/node$1/log
+	if [ -n "$DISKLESS" ]; then
+		[ -n "${DAEMON[lender]:-}" ] || { host lender 10.77.1.250; lender_start lender; }
+		options=${options:+$options,}local=@10.77.1.250
+	fi
 	nsenter -t "${KEEPER[node$i]}" -n -u -m -- "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt "$i")" -f \
 		-o "local=$WORK/node$i/local${options:+,$options}" </dev/null >>"$log" 2>&1 &
 	DAEMON[node$i]=$!
@@ -185,6 +201,9 @@ finish() {
 		[ -n "${DAEMON[node$i]:-}" ] && alive "${DAEMON[node$i]}" || continue
 		mount_stop "$i" || { echo "kairanfs on node$i: exit status $?" >&2; status=1; }
 	done
+	if [ -n "${DAEMON[lender]:-}" ] && alive "${DAEMON[lender]}"; then
+		lender_stop || { echo "kairanfs --lend: exit status $?" >&2; status=1; }
+	fi
 	if [ -n "${DAEMON[server]:-}" ] && alive "${DAEMON[server]}"; then
 		server_stop || { echo "kairand: exit status $?" >&2; status=1; }
 	fi
@@ -194,7 +213,7 @@ finish() {
 # check_logs [LOG...]: these, else all, have no error that was not expected; sanitizers have said nothing.
 check_logs() {
 	local bad
-	[ $# -gt 0 ] || set -- "$WORK"/kairand.log "$WORK"/node*/log
+	[ $# -gt 0 ] || set -- "$WORK"/kairand.log "$WORK"/node*/log "$WORK"/*/lender.log
 	# Without the path, which has the case's name.
 	bad=$(sed "s|$WORK||g" "$@" 2>/dev/null | grep -E '(error|assert|Assertion)' | grep -vE "$EXPECTED_ERRORS" | head -5)
 	[ -z "$bad" ] || { printf 'unexpected in the logs:\n%s\n' "$bad" >&2; return 1; }

@@ -181,6 +181,9 @@ static void print_mount(const json_t *status)
 		printf("; of files, those of user %" JSON_INTEGER_FORMAT " alone\n", kr_number(status, NULL, "user"));
 	else
 		printf(", local directory %s\n", kr_text_of(status, "local"));
+	if (json_object_get(status, "lender"))
+		printf("  LENT        node %s has no disk: process and local directory are on %s\n",
+			kr_text_of(status, "node_name"), kr_text_of(status, "lender"));
 	if (json_is_true(json_object_get(status, "detached")))
 		printf("  DETACHED    no path leads to it here (umount, umount -l, another mount namespace); its "
 		       "process goes on until no program has a "
@@ -370,7 +373,8 @@ static void show_detached(unsigned dev_major, unsigned dev_minor, const char *so
 	if (kr_mounted_has(dev_major, dev_minor) != 0 || kr_ask_socket(socket, "status", "", &status) < 0)
 		return;
 	show->count++;
-	json_object_set_new(status, "detached", json_true());
+	if (!json_object_get(status, "lender"))
+		json_object_set_new(status, "detached", json_true());
 	show_status(show, status);
 }
 

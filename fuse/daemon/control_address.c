@@ -146,7 +146,7 @@ static void users_name(unsigned dev_major, unsigned dev_minor, char name[USERS_N
 }
 
 /* The socket NAME in PLACE.  Through /proc: nobody can exchange the directory. */
-static int bind_in(int place, const char *name, ino_t *ret_inode)
+static int bind_in(int place, const char *name, mode_t mode, ino_t *ret_inode)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), err;
@@ -156,7 +156,7 @@ static int bind_in(int place, const char *name, ino_t *ret_inode)
 		return -errno;
 	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/%s", place, name);
 	unlinkat(place, name, 0);
-	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && fchmodat(place, name, 0666, 0) == 0 &&
+	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) == 0 && fchmodat(place, name, mode, 0) == 0 &&
 		fstatat(place, name, &stat, AT_SYMLINK_NOFOLLOW) == 0) {
 		*ret_inode = stat.st_ino;
 		return fd;
@@ -174,7 +174,25 @@ int kr_control_users_bind(unsigned dev_major, unsigned dev_minor, ino_t *ret_ino
 	users_name(dev_major, dev_minor, name);
 	if (place < 0)
 		return -ENOENT;
-	return flock(place, LOCK_EX) < 0 ? -errno : bind_in(place, name, ret_inode);
+	return flock(place, LOCK_EX) < 0 ? -errno : bind_in(place, name, 0666, ret_inode);
+}
+
+int kr_control_owner_bind(unsigned dev_major, unsigned dev_minor, char **ret_path)
+{
+	char *paths[PLACES], name[USERS_NAME];
+	int count = list_places(geteuid(), paths), fd = -ENOENT;
+	ino_t inode;
+
+	snprintf(name, sizeof(name), "owner-%u:%u", dev_major, dev_minor);
+	for (int i = 0; i < count && fd < 0; i++) {
+		KR_AUTO_FD int place = open_place(paths[i], geteuid(), true);
+
+		fd = place < 0 ? -ENOENT : bind_in(place, name, 0600, &inode);
+		if (fd >= 0 && asprintf(ret_path, "%s/%s", paths[i], name) < 0)
+			abort();
+	}
+	free_places(paths, count);
+	return fd;
 }
 
 void kr_control_users_remove(unsigned dev_major, unsigned dev_minor, ino_t inode)

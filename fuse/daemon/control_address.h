@@ -24,6 +24,9 @@ void kr_control_address_remove(unsigned dev_major, unsigned dev_minor, const cha
 /* For the daemon: makes the socket at which all users may ask (control.h), bound, not listening.  The descriptor, or
  * -errno; -ENOENT: this user's mounts have none.  *RET_INODE: of its name. */
 int kr_control_users_bind(unsigned dev_major, unsigned dev_minor, ino_t *ret_inode);
+/* For the daemon of a mount without a local directory: makes the control socket beside the note, bound, not listening.
+ * The descriptor and its path (owned), or -errno. */
+int kr_control_owner_bind(unsigned dev_major, unsigned dev_minor, char **ret_path);
 /* Removes its name, unless that is another mount's by now. */
 void kr_control_users_remove(unsigned dev_major, unsigned dev_minor, ino_t inode);
 /* For the tool: its path.  -ENOENT: this mount has none. */

@@ -14,6 +14,7 @@
 #include "fuse/readcache/hops.h"
 #include "fuse/names/inode_table.h"
 #include "fuse/base/counters.h"
+#include "fuse/base/lent.h"
 #include "fuse/base/local_dir.h"
 #include "fuse/names/attr_cache.h"
 #include "fuse/names/kernel_attrs.h"
@@ -173,11 +174,14 @@ static json_t *view_figures(struct kr_mount *mount)
 static json_t *public_status(struct kr_mount *mount)
 {
 	json_t *status = mount->view ? view_figures(mount) : kr_mount_figures(mount);
+	char lender[256] = "";
 
 	json_object_set_new(status, "source", kr_text_json(mount->options->source));
 	json_object_set_new(status, "mount_point", kr_text_json(mount->options->mount_point));
 	json_object_set_new(status, "node_name", kr_text_json(kr_local_node_name(mount->local)));
 	json_object_set_new(status, "pid", json_integer(getpid()));
+	if (kr_lent() && gethostname(lender, sizeof(lender) - 1) == 0)
+		json_object_set_new(status, "lender", kr_text_json(lender));
 	json_object_set_new(status, "ends_job", json_boolean(mount->options->ends_job));
 	json_object_set_new(status, "drain_timeout_ms", number(mount->options->drain_timeout));
 	json_object_set_new(status, "stopping", json_boolean(mount->stopping));

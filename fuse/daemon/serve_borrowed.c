@@ -26,6 +26,7 @@
 #include "fuse/base/lent.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/signals.h"
+#include "fuse/daemon/borrowed_control.h"
 #include "fuse/daemon/kernel.h"
 #include "fuse/lend/lender.h"
 #include "fuse/lend/link.h"
@@ -79,6 +80,7 @@ struct borrower {
 	struct kr_lend_link messages;
 	struct kr_table requests;
 	bool serves, unmounted, terminating, stopped;
+	struct kr_borrowed_control *control;
 	uint8_t *buffer;
 
 	pthread_mutex_t lock;
@@ -465,7 +467,8 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	if (b->hold_ns) /* it was there, and has not said that the daemon serves */
 		finish(b, kr_fail(-ECONNRESET, "%s has closed the connection: %s", b->lender, reason));
 	else
-		kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach %s: %s (does kairanfs --lend run there?)", b->lender, reason);
+		kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach %s: %s (does kairanfs --lend run there?)", b->lender,
+			reason);
 }
 
 static void on_lent(void *context, int err, const void *message, struct kr_buf *data, bool more)
@@ -667,10 +670,20 @@ static void start_loop(void *context)
 	b->begun_ns = kr_clock_ns();
 }
 
+static struct kr_conn *to_lender(void *context)
+{
+	const struct borrower *b = context;
+
+	return b->linked ? b->conn : NULL;
+}
+
 static void start_serving(void *context)
 {
 	struct borrower *b = context;
+	unsigned dev_major, dev_minor;
 
+	kr_kernel_device(b->kernel, &dev_major, &dev_minor);
+	b->control = kr_borrowed_control_new(b->loop, dev_major, dev_minor, to_lender, b);
 	b->fd = fuse_session_fd(kr_kernel_fuse(b->kernel));
 	fcntl(b->fd, F_SETFL, fcntl(b->fd, F_GETFL) | O_NONBLOCK);
 	uv_poll_init(b->loop, &b->poll, b->fd);
@@ -684,6 +697,7 @@ static void stop_loop(void *context)
 	struct borrower *b = context;
 
 	b->stopped = true;
+	kr_borrowed_control_free(b->control);
 	if (b->serves)
 		uv_close((uv_handle_t *)&b->poll, NULL);
 	if (b->conn)

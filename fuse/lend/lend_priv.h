@@ -30,6 +30,7 @@ struct kr_lend_peer {
 	struct kr_auth auth;
 	uint64_t since_ns;
 	struct kr_lend_child *child; /* NULL before LEND */
+	struct kr_list asked;        /* of the child's status (status_relay.h) */
 	bool paused;
 };
 

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <fcntl.h>
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
@@ -15,6 +18,7 @@
 #include "common/rpc/resolve.h"
 #include "fuse/base/options.h"
 #include "fuse/lend/lend_priv.h"
+#include "fuse/lend/status_relay.h"
 
 enum { TICK_MS = 500, GUESTS_MAX = 64, GUEST_MS = 10000, BACKLOG = 128, PARTING_MS = 2000 };
 
@@ -168,6 +172,31 @@ static int take_ping(struct kr_lend_peer *peer, const struct kr_frame *frame, co
 	return err;
 }
 
+static void ignore_frame(struct kr_conn *conn, const struct kr_frame *frame)
+{
+	(void)conn, (void)frame; /* the child asks nothing here */
+}
+
+static void ignore_end(struct kr_conn *conn, int err, const char *reason)
+{
+	(void)conn, (void)err, (void)reason;
+}
+
+/* The child's own control socket answers, at a connection of its own.  By way of /proc, because a socket's name may have
+ * 107 bytes only. */
+static void take_status(struct kr_lend_peer *peer, uint64_t id, const struct kr_status_request *request)
+{
+	static const struct kr_conn_handler handler = {.on_frame = ignore_frame, .on_closed = ignore_end};
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	struct kr_conn *conn = NULL;
+	KR_AUTO_FD int directory = open(peer->child->directory, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "/proc/self/fd/%d/control", directory);
+	if (directory >= 0)
+		kr_conn_connect(lender.loop, (const struct sockaddr *)&address, &handler, NULL, &conn);
+	kr_status_relay(&peer->asked, peer->conn, id, request, conn, true);
+}
+
 static int take_frame(struct kr_lend_peer *peer, const struct kr_frame *frame, union kr_any_msg *msg)
 {
 	const bool oneway = frame->header.flags & KR_FRAME_ONEWAY;
@@ -182,6 +211,11 @@ static int take_frame(struct kr_lend_peer *peer, const struct kr_frame *frame, u
 		return peer->child && oneway ? take_message(peer, &msg->lend_message_request, frame->data) : -EPROTO;
 	case KR_MSG_LEND_PING:
 		return peer->child ? take_ping(peer, frame, &msg->lend_ping_request) : -EPROTO;
+	case KR_MSG_STATUS:
+		if (!peer->child || oneway)
+			return -EPROTO;
+		take_status(peer, frame->header.id, &msg->status_request);
+		return 0;
 	default:
 		return -EPROTO;
 	}
@@ -223,6 +257,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 		kr_log_warn("node %s, %s: the connection is lost (%s); its daemon waits for it", child->node,
 			child->mount_point, reason);
 	forget_child(peer);
+	kr_status_relays_end(&peer->asked);
 	kr_list_remove(&peer->link);
 	kr_auth_fini(&peer->auth);
 	free(peer);
@@ -240,6 +275,7 @@ static void on_connection(uv_stream_t *listener, int status)
 	peer->lender = &lender;
 	peer->since_ns = kr_clock_ns();
 	kr_auth_init(&peer->auth);
+	kr_list_init(&peer->asked);
 	if (kr_conn_accept(listener, &handler, peer, &peer->conn) < 0) {
 		kr_log_warn("%s", kr_fail_reason());
 		free(peer);

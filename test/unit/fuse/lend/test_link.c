@@ -36,8 +36,7 @@ static void put(struct end *to, struct kr_lend_link *from, const struct kr_lend_
 {
 	struct kr_lend_message_request message = kept->message;
 
-	if (to->on_wire == WIRE_MAX)
-		return; /* as if the connection broke: the next one repairs it */
+	assert_true(to->on_wire < WIRE_MAX);
 	kr_lend_link_stamp(from, &message);
 	message.caller = (struct kr_cred){0}; /* the kept one owns it */
 	to->wire[to->on_wire++] = message;
