@@ -34,6 +34,7 @@ static struct {
 	pthread_cond_t changed;
 	struct kr_list waiters;
 	uint64_t notifications;
+	uint32_t lease_ms;
 	bool ended;
 } lent = {.fd = -1,
 	.reading = PTHREAD_MUTEX_INITIALIZER,
@@ -139,9 +140,17 @@ static int write_frame(uint16_t type, const void *msg, const struct iovec *iov, 
 	return err;
 }
 
+void kr_lent_set_lease(uint32_t lease_ms)
+{
+	KR_SCOPED_LOCK(&lent.lock);
+
+	lent.lease_ms = lease_ms;
+}
+
 void kr_lent_ready(int err, const char *reason)
 {
-	const struct kr_lend_ready_request ready = {.status = kr_status_from_errno(err), .reason = reason};
+	const struct kr_lend_ready_request ready = {
+		.status = kr_status_from_errno(err), .reason = reason, .lease_ms = lent.lease_ms};
 
 	write_frame(KR_MSG_LEND_READY, &ready, NULL, 0);
 }

@@ -262,6 +262,8 @@ static void on_welcome(struct kr_mount *mount)
 
 	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security,
 		facts->lease_ms, facts->slow);
+	if (kr_lent())
+		kr_lent_set_lease(facts->lease_ms);
 	kr_attr_cache_set_life(mount, facts->long_notes ? KR_ATTR_CACHE_MS : KR_ATTR_CACHE_SHORT_MS);
 	kr_kernel_attrs_allow_acls(mount, facts->long_notes);
 }

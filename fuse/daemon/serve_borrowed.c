@@ -3,8 +3,8 @@
  * so libuv's pool writes them.
  *
  * A broken connection is made again, and the messages that the lender has not seen are sent again (fuse/lend/link.h).
- * The kernel's caches are right only as long as the lender's daemon can reach them.  The lender ends that daemon `hold`
- * after it has heard of the borrower; the borrower gives the mount up before.
+ * The kernel's caches are right only as long as the lender's daemon can reach them.  So the borrower drops them when it
+ * has not been heard for most of the lease time, and after `hold` gives the mount up, before the lender ends the daemon.
  */
 #include "fuse/daemon/serve_borrowed.h"
 
@@ -22,14 +22,14 @@
 #include "common/auth/conn_login.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "common/base/table.h"
 #include "fuse/base/lent.h"
 #include "fuse/base/loop.h"
-#include "fuse/base/signals.h"
 #include "fuse/daemon/borrowed_control.h"
 #include "fuse/daemon/kernel.h"
 #include "fuse/lend/lender.h"
 #include "fuse/lend/link.h"
+#include "fuse/lend/requests.h"
+#include "fuse/session/fence.h"
 
 enum {
 	SIGNALS = 3,
@@ -41,15 +41,6 @@ enum {
 	MARGIN_MS = 1000,
 	READS = 32,
 	KEPT_MAX = 64 << 20
-};
-
-/* A request that the kernel waits for. */
-struct request {
-	struct kr_table_link link;
-	struct fuse_in_header header;
-	struct fuse_in_header interrupt; /* len 0: not interrupted */
-	uint64_t interrupted_ns;
-	bool told; /* the lender knows of the interrupt */
 };
 
 struct borrower {
@@ -75,10 +66,11 @@ struct borrower {
 	size_t next_address;
 	uint64_t begun_ns, tried_ns, asked_ns, ping_ns;
 	uint64_t heard_ns; /* when the latest request that the lender has answered was sent */
-	uint64_t hold_ns;
+	uint64_t hold_ns, lease_ns;
+	bool fenced; /* the daemon's session may have ended since */
 	uint8_t token[16];
 	struct kr_lend_link messages;
-	struct kr_table requests;
+	struct kr_lend_requests requests;
 	bool serves, unmounted, terminating, stopped;
 	struct kr_borrowed_control *control;
 	uint8_t *buffer;
@@ -146,122 +138,28 @@ static void send_word(struct borrower *b, enum kr_lend_kind kind)
 
 /* --- requests of the kernel ------------------------------------------------------------------- */
 
-static bool is_unique(const struct kr_table_link *link, const void *unique)
-{
-	return KR_CONTAINER_OF(link, const struct request, link)->header.unique == *(const uint64_t *)unique;
-}
-
-static struct request *find_request(struct borrower *b, uint64_t unique)
-{
-	struct kr_table_link *link = kr_table_find(&b->requests, kr_hash_u64(unique), is_unique, &unique);
-
-	return link ? KR_CONTAINER_OF(link, struct request, link) : NULL;
-}
-
-static bool needs_groups(const struct fuse_in_header *header)
-{
-	switch (header->opcode) {
-	case FUSE_READ:
-	case FUSE_WRITE:
-	case FUSE_FLUSH:
-	case FUSE_RELEASE:
-	case FUSE_RELEASEDIR:
-	case FUSE_FORGET:
-	case FUSE_BATCH_FORGET:
-	case FUSE_INTERRUPT:
-	case FUSE_INIT:
-		return false;
-	default:
-		return header->uid != 0 && header->pid != 0;
-	}
-}
-
-/* The supplementary groups of a thread, as fuse_req_getgroups finds them. */
-static uint32_t find_groups(uint32_t thread, uint32_t groups[KR_GROUPS_MAX])
-{
-	char path[64], text[16384];
-	const char *at;
-	ssize_t length;
-	uint32_t count = 0;
-
-	snprintf(path, sizeof(path), "/proc/%" PRIu32 "/status", thread);
-	KR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	length = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-	text[KR_MAX(length, (ssize_t)0)] = '\0';
-	at = strstr(text, "\nGroups:");
-	for (at = at ? at + strlen("\nGroups:") : ""; count < KR_GROUPS_MAX; count++) {
-		char *end;
-
-		at += strspn(at, "\t ");
-		groups[count] = (uint32_t)strtoul(at, &end, 10);
-		if (end == at)
-			break;
-		at = end;
-	}
-	return count;
-}
-
-static void pass_on(struct borrower *b, const struct fuse_in_header *header, const void *bytes, size_t length)
+static void pass_on(struct borrower *b, const void *bytes, size_t length)
 {
 	static uint32_t groups[KR_GROUPS_MAX];
 	struct kr_lend_message_request message = {.kind = KR_LEND_REQUEST};
 	struct kr_buf *data = kr_buf_new(length);
+	struct fuse_in_header header;
 
 	if (!data)
 		abort();
+	memcpy(&header, bytes, sizeof(header));
 	memcpy(data->data, bytes, length);
 	data->length = length;
-	message.caller = (struct kr_cred){.uid = header->uid, .gid = header->gid, .groups = groups};
-	if (needs_groups(header))
-		message.caller.group_count = find_groups(header->pid, groups);
+	message.caller = (struct kr_cred){.uid = header.uid, .gid = header.gid, .groups = groups};
+	message.caller.group_count = kr_lend_requests_groups(&header, groups);
 	send_message(b, &message, data);
 	kr_buf_put(data);
 }
 
-/* Passes an interrupt on once signals end the program's wait, as they do on a node with a disk (fuse/ops/op.c). */
-static void look_at_interrupt(struct borrower *b, struct request *request, uint64_t now_ns)
-{
-	struct {
-		struct fuse_in_header header;
-		struct fuse_interrupt_in in;
-	} message = {.header = request->interrupt, .in.unique = request->header.unique};
-	enum kr_signals signals;
-
-	if (!request->interrupt.len || request->told)
-		return;
-	signals = request->header.opcode == FUSE_SETLKW ? KR_SIGNALS_DEADLY :
-							  kr_signals_pending((pid_t)request->header.pid);
-	if (signals == KR_SIGNALS_OTHER ||
-		(signals == KR_SIGNALS_END && now_ns - request->interrupted_ns < KR_SIGNALS_GRACE_MS * KR_NS_PER_MS))
-		return;
-	request->told = true;
-	pass_on(b, &message.header, &message, sizeof(message));
-}
-
 static void take_request(struct borrower *b, size_t length)
 {
-	struct fuse_interrupt_in interrupt;
-	struct fuse_in_header header;
-	struct request *request;
-
-	memcpy(&header, b->buffer, sizeof(header));
-	if (header.opcode == FUSE_INTERRUPT) {
-		memcpy(&interrupt, b->buffer + sizeof(header), sizeof(interrupt));
-		request = find_request(b, interrupt.unique);
-		if (request) {
-			request->interrupt = header;
-			request->interrupted_ns = kr_clock_ns();
-			look_at_interrupt(b, request, request->interrupted_ns);
-		}
-		return;
-	}
-	if (header.opcode != FUSE_FORGET && header.opcode != FUSE_BATCH_FORGET) {
-		request = kr_xcalloc(1, sizeof(*request));
-		request->header = header;
-		kr_table_insert(&b->requests, &request->link, kr_hash_u64(header.unique));
-	}
-	pass_on(b, &header, b->buffer, length);
+	if (kr_lend_requests_take(&b->requests, b->buffer, length))
+		pass_on(b, b->buffer, length);
 }
 
 static void on_unmounted(struct borrower *b)
@@ -308,24 +206,16 @@ static void go_on_reading(struct borrower *b)
 
 static void write_reply(struct borrower *b, const struct kr_buf *data)
 {
-	struct fuse_out_header head;
-	struct request *request;
-
-	memcpy(&head, data->data, sizeof(head));
-	request = find_request(b, head.unique);
-	if (!request)
+	if (!kr_lend_requests_answered(&b->requests, data->data, data->length))
 		return;
-	kr_table_remove(&b->requests, &request->link);
 	if (write(b->fd, data->data, data->length) < 0 && errno != ENOENT && errno != ENODEV)
-		kr_log_error("the kernel does not take the answer to a request of type %" PRIu32 ": %s",
-			request->header.opcode, strerror(errno));
-	free(request);
+		kr_log_error("the kernel does not take an answer of %zu bytes: %s", data->length, strerror(errno));
 }
 
 struct notification {
 	uv_work_t work;
 	struct borrower *b;
-	uint64_t id;
+	uint64_t id; /* the lender's; 0: it is the borrower's own */
 	struct kr_buf *data;
 	int err;
 };
@@ -344,7 +234,8 @@ static void notified(uv_work_t *work, int status)
 		.id = notification->id,
 		.status = kr_status_from_errno(status < 0 ? status : notification->err)};
 
-	send_message(notification->b, &message, NULL);
+	if (notification->id)
+		send_message(notification->b, &message, NULL);
 	kr_buf_put(notification->data);
 	free(notification);
 }
@@ -357,6 +248,23 @@ static void start_notification(struct borrower *b, uint64_t id, struct kr_buf *d
 	notification->id = id;
 	notification->data = kr_buf_get(data);
 	uv_queue_work(b->loop, &notification->work, write_notification, notified);
+}
+
+/* The kernel drops the file's pages and attributes. */
+static void drop_pages(uint64_t number, void *context)
+{
+	const struct {
+		struct fuse_out_header head;
+		struct fuse_notify_inval_inode_out inode;
+	} message = {.head = {.len = sizeof(message), .error = FUSE_NOTIFY_INVAL_INODE}, .inode.ino = number};
+	struct kr_buf *data = kr_buf_new(sizeof(message));
+
+	if (!data)
+		abort();
+	memcpy(data->data, &message, sizeof(message));
+	data->length = sizeof(message);
+	start_notification(context, 0, data);
+	kr_buf_put(data);
 }
 
 static void on_ended(struct borrower *b, const struct kr_lend_message_request *message)
@@ -412,6 +320,7 @@ static int take_message(struct borrower *b, const struct kr_lend_message_request
 static void on_ready(struct borrower *b, const struct kr_lend_ready_request *ready)
 {
 	if (ready->status == 0) {
+		b->lease_ns = ready->lease_ms * KR_NS_PER_MS;
 		become_ready(b);
 		return;
 	}
@@ -591,12 +500,6 @@ static void ping(struct borrower *b, uint64_t now_ns)
 
 /* --- time and signals ------------------------------------------------------------------------- */
 
-static bool look_at_each_interrupt(struct kr_table_link *link, void *context)
-{
-	look_at_interrupt(context, KR_CONTAINER_OF(link, struct request, link), kr_clock_ns());
-	return true;
-}
-
 static void look_at_start(struct borrower *b, uint64_t now_ns)
 {
 	const uint64_t limit_ms = b->hold_ns ? b->options->connect_timeout + START_MS : b->options->connect_timeout;
@@ -610,10 +513,23 @@ static void look_at_start(struct borrower *b, uint64_t now_ns)
 	finish(b, -ETIMEDOUT);
 }
 
+/* As on a node with a disk (fuse/session/fence.h): the lender's daemon may be waiting in vain for this kernel to drop
+ * pages, and lose its session for that.  Then other nodes may write. */
+static void look_at_fence(struct borrower *b, uint64_t now_ns)
+{
+	const bool fenced = b->serves && now_ns > kr_fence_after(b->heard_ns, (uint32_t)(b->lease_ns / KR_NS_PER_MS));
+
+	if (fenced && !b->fenced)
+		kr_lend_requests_each_open(&b->requests, drop_pages, b);
+	b->fenced = fenced;
+}
+
 static void on_tick(uv_timer_t *timer)
 {
 	struct borrower *b = timer->data;
 	const uint64_t now_ns = kr_clock_ns();
+	const uint64_t ping_ns = KR_MIN(PING_MS * KR_NS_PER_MS, b->lease_ns / 8);
+	struct kr_lend_interrupt interrupt;
 
 	if (b->finished)
 		return;
@@ -625,13 +541,15 @@ static void on_tick(uv_timer_t *timer)
 	}
 	if (b->finished)
 		return;
+	look_at_fence(b, now_ns);
 	if (!b->conn && now_ns - b->tried_ns > AGAIN_MS * KR_NS_PER_MS)
 		connect_to_lender(b);
 	else if (b->conn && !b->linked && now_ns - b->tried_ns > ANSWER_MS * KR_NS_PER_MS)
 		kr_conn_close(b->conn, false);
-	else if (b->linked && !b->pinged && now_ns - b->ping_ns > PING_MS * KR_NS_PER_MS)
+	else if (b->linked && !b->pinged && now_ns - b->ping_ns > ping_ns)
 		ping(b, now_ns);
-	kr_table_for_each(&b->requests, look_at_each_interrupt, b);
+	while (kr_lend_requests_interrupt(&b->requests, &interrupt))
+		pass_on(b, &interrupt, sizeof(interrupt));
 }
 
 static void on_signal(uv_signal_t *handle, int number)
@@ -746,7 +664,7 @@ static void unmake(struct borrower *b)
 		kr_loop_run(b->kr_loop, stop_loop, b);
 	kr_loop_free(b->kr_loop);
 	kr_kernel_free(b->kernel);
-	kr_table_free_all(&b->requests, offsetof(struct request, link));
+	kr_lend_requests_fini(&b->requests);
 	kr_lend_link_fini(&b->messages);
 	free(b->buffer);
 }
@@ -760,7 +678,7 @@ static void init(struct borrower *b, const struct kr_mount_options *options)
 		gethostname(b->node, sizeof(b->node) - 1);
 	kr_endpoint_format(&options->lender, b->lender, sizeof(b->lender));
 	kr_lend_link_init(&b->messages);
-	kr_table_init(&b->requests);
+	kr_lend_requests_init(&b->requests);
 	b->buffer = kr_xmalloc(KR_LEND_DATA_MAX);
 	pthread_mutex_init(&b->lock, NULL);
 	pthread_cond_init(&b->changed, NULL);

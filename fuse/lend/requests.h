@@ -1,0 +1,36 @@
+/* What a borrower knows of its kernel's requests: which are not answered, which of these a signal ends, whose groups
+ * they come with, and which files are open.  One thread.
+ */
+#ifndef KR_FUSE_LEND_REQUESTS_H
+#define KR_FUSE_LEND_REQUESTS_H
+
+#include <linux/fuse.h>
+
+#include "common/base/table.h"
+
+struct kr_lend_requests {
+	struct kr_table unanswered, open_files;
+};
+
+struct kr_lend_interrupt {
+	struct fuse_in_header header;
+	struct fuse_interrupt_in in;
+};
+
+void kr_lend_requests_init(struct kr_lend_requests *requests);
+void kr_lend_requests_fini(struct kr_lend_requests *requests);
+/* A MESSAGE from /dev/fuse, at least its header.  True: the lender is to get it now.  Interrupts come later, by
+ * kr_lend_requests_interrupt. */
+bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *message, size_t length);
+/* The lender's answer, at least its header.  False: there is no such request. */
+bool kr_lend_requests_answered(struct kr_lend_requests *requests, const void *reply, size_t length);
+/* Whether a signal of the program ends its wait for one of the requests now (fuse/base/signals.h).  True, once for each:
+ * *RET_INTERRUPT is for the lender. */
+bool kr_lend_requests_interrupt(struct kr_lend_requests *requests, struct kr_lend_interrupt *ret_interrupt);
+/* The number of each file that is open. */
+void kr_lend_requests_each_open(
+	struct kr_lend_requests *requests, void (*visit)(uint64_t number, void *context), void *context);
+/* The supplementary groups of the request's caller, where the request may need them. */
+uint32_t kr_lend_requests_groups(const struct fuse_in_header *header, uint32_t groups[KR_GROUPS_MAX]);
+
+#endif
