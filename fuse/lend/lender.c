@@ -62,11 +62,7 @@ static int check_key(const struct kr_lend_peer *peer)
 {
 	if (!lender.keyring)
 		return 0;
-	if (peer->auth.state != KR_AUTH_DONE)
-		return kr_fail(-ENOKEY, "it has not shown a key");
-	if (peer->auth.key->owner.kind != KR_KEY_NODE)
-		return kr_fail(-EACCES, "a node without a disk has a node's key, not a user's");
-	return 0;
+	return peer->auth.state == KR_AUTH_DONE ? 0 : kr_fail(-ENOKEY, "it has not shown a key");
 }
 
 static struct kr_lend_child *find_child(const uint8_t token[16])
@@ -411,6 +407,8 @@ static int prepare(void)
 			lender.options->lend);
 	if (path && kr_keyring_load(&path, 1, &lender.keyring) < 0)
 		return kr_fail(-EKEYREJECTED, "%s", kr_fail_reason());
+	if (path && kr_keyring_at(lender.keyring, 0)->owner.kind != KR_KEY_NODE)
+		return kr_fail(-EINVAL, "%s: a lender has a node's key, not a user's", path);
 	if (!path)
 		kr_log_warn("no key (key=FILE): every node that reaches this address gets disk space, as any user");
 	return listen_on_all();

@@ -1,5 +1,6 @@
 # Nodes without a disk (local=@NODE): coherent with others; cuts lose and repeat nothing; kill -9 of each part loses no write that returned; unmounting leaves nothing.
 # timeout: 240
+LEASE=6
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='error: .*(daemon at .* has ended|has ended the daemon|has not answered for).*is lost'
 cluster 2
@@ -80,6 +81,27 @@ touch "$WORK/stop"
 wait $steady || fail "the program noticed: $(tail -3 "$WORK/steady")"
 wait $appends || fail "appending"
 python3 "$TOP/test/programs/appends.py" check "$OTHER/appends" 1 300 || fail "appends are lost or come twice"
+
+note "a node that is cut off does not read what others have replaced"
+on node1 sh -c "echo old >$(mnt 1)/replaced"
+python3 -u - "$MINE/replaced" "$WORK/go" >"$WORK/read" <<-'P' & reader=$!
+	import os, sys, time
+	fd = os.open(sys.argv[1], os.O_RDONLY)
+	print(os.pread(fd, 100, 0).decode().strip())
+	while not os.path.exists(sys.argv[2]):
+	    time.sleep(0.05)
+	print(os.pread(fd, 100, 0).decode().strip())
+P
+until_ok 20 "a program that reads" grep -q old "$WORK/read" || fail "nothing is read"
+cut_link node2
+on node1 timeout 60 sh -c "echo new >$(mnt 1)/replaced" || fail "node 1 cannot write while node 2 is cut off"
+touch "$WORK/go"
+sleep 1
+[ "$(tail -1 "$WORK/read")" = old ] && [ "$(wc -l <"$WORK/read")" = 1 ] || fail "read while cut off: $(cat "$WORK/read")"
+alive $reader || fail "the reader ended"
+heal_link node2
+wait $reader || fail "the reader failed"
+[ "$(tail -1 "$WORK/read")" = new ] || fail "node 2 reads $(tail -1 "$WORK/read")"
 
 note "signals end waits"
 python3 -c 'import fcntl, sys, time; f = open(sys.argv[1], "w"); fcntl.lockf(f, fcntl.LOCK_EX); print("locked", flush=True); time.sleep(1000)' "$MINE/lock" >"$WORK/locked" & locker=$!
