@@ -477,7 +477,7 @@ static const struct kr_capability kept[] = {
 };
 
 /* A mount of an ordinary user has no privileges.  At both ends it needs fusermount3, which has them. */
-static void give_up_privileges(void)
+void kr_serve_give_up_privileges(void)
 {
 	if (geteuid() != 0)
 		return;
@@ -492,7 +492,7 @@ static int make(struct kr_serve *serve)
 	struct kr_mount *mount = &serve->mount;
 	int err;
 
-	give_up_privileges();
+	kr_serve_give_up_privileges();
 	mount->power_lost = mount->options->replay || kr_journal_lost_power(kr_local_journal(mount->local), NULL);
 	err = kr_loop_new(&mount->kr_loop);
 	if (err < 0)

@@ -26,4 +26,7 @@ int kr_serve(
 int kr_serve_replay(
 	const struct kr_mount_options *options, struct kr_local *local, json_t **ret_before, json_t **ret_after);
 
+/* Keeps the privileges that a mount needs, and gives up all others. */
+void kr_serve_give_up_privileges(void);
+
 #endif

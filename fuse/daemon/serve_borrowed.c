@@ -26,6 +26,7 @@
 #include "fuse/base/loop.h"
 #include "fuse/daemon/borrowed_control.h"
 #include "fuse/daemon/kernel.h"
+#include "fuse/daemon/serve.h"
 #include "fuse/lend/lender.h"
 #include "fuse/lend/link.h"
 #include "fuse/lend/requests.h"
@@ -180,7 +181,7 @@ static void on_requests(uv_poll_t *poll, int status, int events)
 
 		if (length >= (ssize_t)sizeof(struct fuse_in_header)) {
 			take_request(b, (size_t)length);
-		} else if (length < 0 && errno == ENODEV) {
+		} else if (length < 0 && (errno == ENODEV || errno == ECONNABORTED)) {
 			on_unmounted(b);
 			return;
 		} else if (length < 0 && errno != ENOENT && errno != EINTR) {
@@ -615,6 +616,8 @@ static void stop_loop(void *context)
 	struct borrower *b = context;
 
 	b->stopped = true;
+	if (b->linked && !b->finished) /* it could not be mounted */
+		send_word(b, KR_LEND_BYE);
 	kr_borrowed_control_free(b->control);
 	if (b->serves)
 		uv_close((uv_handle_t *)&b->poll, NULL);
@@ -637,8 +640,10 @@ static int make(struct borrower *b)
 {
 	static const struct fuse_lowlevel_ops none;
 	static const struct kr_kernel_side side = {.operations = &none};
-	int err = kr_resolve(&b->options->lender, false, &b->addresses);
+	int err;
 
+	kr_serve_give_up_privileges();
+	err = kr_resolve(&b->options->lender, false, &b->addresses);
 	if (err == 0)
 		err = kr_loop_new(&b->kr_loop);
 	if (err < 0)

@@ -14,8 +14,7 @@ child() { pgrep -P "${DAEMON[lender]}"; }
 is_lost() { { on node2 timeout -s KILL 5 stat "$M" 2>&1; true; } | grep -q 'not connected'; }
 # again [OPTION,...]: the mount on node 2 has ended without an unmount, or never was.
 again() {
-	wait "${DAEMON[node2]}" 2>/dev/null
-	on node2 umount -l "$M" 2>/dev/null
+	wait "${DAEMON[node2]}" 2>/dev/null # the new mount takes the place of a dead one
 	mount_start 2 "local=@10.77.1.1${1:+,$1}"
 }
 # hold NAME: a program on node 2 has written and holds the file open.
@@ -156,12 +155,22 @@ until_ok 30 "the end of the mount" is_lost || fail "the mount does not end"
 heal_link node2
 unhold
 
+note "unmounting by force"
+again
+on node2 sh -c "echo forced >$M/forced"
+kairan 2 umount --force "$M" >/dev/null
+[ $? = 1 ] || fail "kairan umount --force"
+until_ok 20 "the end of the borrower" gone "${DAEMON[node2]}" || fail "the borrower stays"
+until_ok 20 "the end of the child" sh -c "! pgrep -P ${DAEMON[lender]}" || fail "a child is left"
+
 note "unmounting leaves nothing"
 again
 on node2 sh -c "echo end >$M/end"
+device=$(on node2 mountpoint -d "$M")
+[ -S "/run/kairan/owner-$device" ] || fail "no control socket: $(ls /run/kairan)"
 kairan 2 umount "$M" >/dev/null || fail "kairan umount: $?"
 wait "${DAEMON[node2]}" || fail "exit status $?"
 [ "$(cat "$EXPORT/end")" = end ] || fail "the last file is not at the server"
 [ -z "$(child)" ] || fail "a child is left"
-! compgen -G "/run/kairan/owner-*" >/dev/null || fail "the control socket is left"
+[ ! -e "/run/kairan/owner-$device" ] || fail "the control socket is left"
 finish
