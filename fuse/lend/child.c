@@ -20,7 +20,7 @@
 #include "fuse/lend/lend_priv.h"
 #include "fuse/lend/lender.h"
 
-enum { CHILDREN_MAX = 256, ARGUMENTS_MAX = 96, QUEUED_MAX = 64 << 20, SOCKET_OF_CHILD = 3 };
+enum { CHILDREN_MAX = 256, ARGUMENTS_MAX = 96, QUEUED_MAX = 64 << 20, SOCKET_OF_CHILD = 3, SOCKET_BUFFER = 4 << 20 };
 
 /* --- what a borrower asks for ----------------------------------------------------------------- */
 
@@ -264,6 +264,15 @@ static int spawn(struct kr_lend_child *child, int socket)
 	return err < 0 ? kr_fail(err, "cannot start a kairanfs for node %s: %s", child->node, uv_strerror(err)) : 0;
 }
 
+/* Room for a large message or two, so that neither side has to wait for the other to go on. */
+static void widen(int socket)
+{
+	const int size = SOCKET_BUFFER;
+
+	if (setsockopt(socket, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof(size)) < 0)
+		setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+}
+
 static int start(struct kr_lend_child *child)
 {
 	static const struct kr_conn_handler handler = {on_frame, on_drain, on_closed};
@@ -272,6 +281,8 @@ static int start(struct kr_lend_child *child)
 	child->waits = false;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
 		return kr_fail_errno(-errno, "no socket for the daemon of node %s", child->node);
+	widen(pair[0]);
+	widen(pair[1]);
 	err = spawn(child, pair[1]);
 	close(pair[1]);
 	if (err < 0)
