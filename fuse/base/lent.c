@@ -1,5 +1,5 @@
-/* See lent.h.  Whole frames are read under `reading` and written under `writing`.  The worker that reads the answer to a
- * notification wakes the thread that waits for it. */
+/* See lent.h.  Whole frames are read under `reading` and written under `writing`.  The worker that reads the answer to
+ * a notification wakes the thread that waits for it. */
 #include "fuse/base/lent.h"
 
 #include <errno.h>
@@ -45,6 +45,13 @@ static struct {
 static _Thread_local struct {
 	uint32_t groups[KR_GROUPS_MAX], count;
 } caller;
+
+static _Thread_local bool in_order;
+
+void kr_lent_in_order(bool on)
+{
+	in_order = on;
+}
 
 int kr_lent_begin(void)
 {
@@ -161,6 +168,8 @@ static int notify(const struct iovec *iov, int count)
 	struct waiter waiter = {0};
 	int err;
 
+	if (in_order)
+		return write_frame(KR_MSG_LEND_MESSAGE, &message, iov, count);
 	pthread_mutex_lock(&lent.lock);
 	waiter.id = message.id = ++lent.notifications;
 	kr_list_append(&lent.waiters, &waiter.link);

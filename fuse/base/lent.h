@@ -1,6 +1,6 @@
-/* A lent mount: this process serves the kernel of another node, which has no disk.  Instead of /dev/fuse it has a socket
- * to the lender that has started it (fuse/lend), with the frames of LEND_MESSAGE (msgs.def).  What a caller's /proc would
- * tell comes with the request.
+/* A lent mount: this process serves the kernel of another node, which has no disk.  Instead of /dev/fuse it has a
+ * socket to the lender that has started it (fuse/lend), with the frames of LEND_MESSAGE (msgs.def).  What a caller's
+ * /proc would tell comes with the request.
  */
 #ifndef KR_FUSE_LENT_H
 #define KR_FUSE_LENT_H
@@ -35,10 +35,13 @@ void kr_lent_set_lease(uint32_t lease_ms);
 void kr_lent_ready(int err, const char *reason);
 /* The descriptor, as fuse_session_mount takes it. */
 void kr_lent_mount_point(char *text, size_t size);
-/* As read(2) and writev(2) on /dev/fuse.  A worker's request, and its caller's groups, are the latest that this thread has
- * read.  Writing a notification waits until the borrower's kernel has taken it. */
+/* As read(2) and writev(2) on /dev/fuse.  A worker's request, and its caller's groups, are the latest that this thread
+ * has read.  Writing a notification waits until the borrower's kernel has taken it. */
 ssize_t kr_lent_read(void *buffer, size_t size);
 ssize_t kr_lent_writev(const struct iovec *iov, int count);
+/* The notifications of this thread, until ON is false again, cannot block, and their result does not matter.  So the
+ * thread does not wait: the kernel has them before what the thread writes later. */
+void kr_lent_in_order(bool on);
 /* How many groups the caller of this thread's request has; at most MAX are filled in. */
 uint32_t kr_lent_groups(uint32_t *groups, uint32_t max);
 /* Any thread: ends the mount.  Reads fail with ENODEV, as after an unmount. */

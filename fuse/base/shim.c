@@ -28,11 +28,6 @@
 #include "common/base/fault.h"
 #include "fuse/base/lent.h"
 
-static ssize_t write_device(int fd, const struct iovec *iov, int count)
-{
-	return kr_lent() ? kr_lent_writev(iov, count) : writev(fd, iov, count);
-}
-
 #define KR_INIT_PARALLEL_DIROPS (UINT32_C(1) << 18)
 #define KR_INIT_EXT (UINT32_C(1) << 30)
 #define KR_INIT_HANDLE_KILLPRIV_V2 (UINT32_C(1) << 28)
@@ -56,6 +51,11 @@ void kr_shim_want_passthrough(void)
 bool kr_shim_passthrough(void)
 {
 	return atomic_load(&passthrough);
+}
+
+static ssize_t write_device(int fd, const struct iovec *iov, int count)
+{
+	return kr_lent() ? kr_lent_writev(iov, count) : writev(fd, iov, count);
 }
 
 #ifdef KR_FUSE_SHIM

@@ -28,8 +28,8 @@ int kr_shim_reply_create(
 /* Makes the kernel take SIZE (> 0) as the file's least size, without giving it any bytes.  May wait for a page's lock.
  * 0 or -errno (-ENOENT: the kernel does not know the file any more). */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size);
-/* Writes a notification, of at least a struct fuse_out_header, to FD (/dev/fuse).  What MESSAGE lacks of the length that
- * it says has an invalid address.  May wait for a page's lock.  0 or -errno. */
+/* Writes a notification, of at least a struct fuse_out_header, to FD (/dev/fuse).  What MESSAGE lacks of the length
+ * that it says has an invalid address.  May wait for a page's lock.  0 or -errno. */
 int kr_shim_notify(int fd, const void *message, size_t length);
 /* Before the first request: asks for passthrough and, where the kernel has it, to clear set-id bits itself no more at
  * writes, truncation and chown (FUSE_HANDLE_KILLPRIV_V2): the daemon's file system does.  Passthrough is there then if

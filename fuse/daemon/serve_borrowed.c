@@ -1,10 +1,11 @@
-/* See serve_borrowed.h.  The main thread mounts, waits, and takes the mount down.  kr-loop reads requests from /dev/fuse
- * and sends them to the lender, and writes the lender's replies.  Notifications may wait for a page that a reply fills,
- * so libuv's pool writes them.
+/* See serve_borrowed.h.  The main thread mounts, waits, and takes the mount down.  kr-loop reads requests from
+ * /dev/fuse and sends them to the lender, and writes the lender's replies.  Notifications may wait for a page that a
+ * reply fills, so libuv's pool writes them.
  *
  * A broken connection is made again, and the messages that the lender has not seen are sent again (fuse/lend/link.h).
- * The kernel's caches are right only as long as the lender's daemon can reach them.  So the borrower drops them when it
- * has not been heard for most of the lease time, and after `hold` gives the mount up, before the lender ends the daemon.
+ * The kernel's caches are right only as long as the lender's daemon can reach them.  So the borrower drops them when
+ * it has not been heard for most of the lease time.  After `hold` it gives the mount up, before the lender ends the
+ * daemon.
  */
 #include "fuse/daemon/serve_borrowed.h"
 
@@ -205,9 +206,9 @@ static void go_on_reading(struct borrower *b)
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static void write_reply(struct borrower *b, const struct kr_buf *data)
+static void write_reply(struct borrower *b, struct kr_buf *data)
 {
-	if (!kr_lend_requests_answered(&b->requests, data->data, data->length))
+	if (!kr_lend_requests_answered(&b->requests, data->data, data->length, b->lease_ns / 2))
 		return;
 	if (write(b->fd, data->data, data->length) < 0 && errno != ENOENT && errno != ENODEV)
 		kr_log_error("the kernel does not take an answer of %zu bytes: %s", data->length, strerror(errno));
@@ -287,8 +288,10 @@ static int deliver(struct borrower *b, const struct kr_lend_message_request *mes
 
 	if (message->kind == KR_LEND_REPLY && has_header)
 		write_reply(b, data);
-	else if (message->kind == KR_LEND_NOTIFY && has_header)
+	else if (message->kind == KR_LEND_NOTIFY && has_header && message->id)
 		start_notification(b, message->id, data);
+	else if (message->kind == KR_LEND_NOTIFY && has_header)
+		kr_shim_notify(b->fd, data->data, data->length);
 	else if (message->kind == KR_LEND_ENDED)
 		on_ended(b, message);
 	else
@@ -521,7 +524,7 @@ static void look_at_fence(struct borrower *b, uint64_t now_ns)
 	const bool fenced = b->serves && now_ns > kr_fence_after(b->heard_ns, (uint32_t)(b->lease_ns / KR_NS_PER_MS));
 
 	if (fenced && !b->fenced)
-		kr_lend_requests_each_open(&b->requests, drop_pages, b);
+		kr_lend_requests_each_held(&b->requests, drop_pages, b);
 	b->fenced = fenced;
 }
 

@@ -292,15 +292,29 @@ static int start(struct kr_lend_child *child)
 	return err;
 }
 
-/* Another child that uses CHILD's directory. */
-static struct kr_lend_child *find_other(const struct kr_lend_child *child)
+/* Whether another child still uses CHILD's directory. */
+static bool is_used(const struct kr_lend_child *child)
+{
+	const struct kr_lend_child *other;
+
+	KR_LIST_FOR_EACH(other, &child->lender->children, link)
+		if (other != child && !other->ended && !other->waits && strcmp(other->directory, child->directory) == 0)
+			return true;
+	return false;
+}
+
+/* Ends all others that use CHILD's directory, or wait for it. */
+static void end_former(const struct kr_lend_child *child)
 {
 	struct kr_lend_child *other;
 
-	KR_LIST_FOR_EACH(other, &child->lender->children, link)
-		if (other != child && !other->ended && strcmp(other->directory, child->directory) == 0)
-			return other;
-	return NULL;
+	KR_LIST_FOR_EACH(other, &child->lender->children, link) {
+		if (other == child || other->ended || strcmp(other->directory, child->directory) != 0)
+			continue;
+		kr_log_info("node %s mounts %s on %s anew: its former daemon ends first", child->node, child->source,
+			child->mount_point);
+		kr_lend_child_end(other);
+	}
 }
 
 static void start_or_say_why_not(struct kr_lend_child *child)
@@ -321,7 +335,7 @@ void kr_lend_children_start(struct kr_lender *lender)
 	struct kr_lend_child *child;
 
 	KR_LIST_FOR_EACH(child, &lender->children, link)
-		if (child->waits && !find_other(child))
+		if (child->waits && !is_used(child))
 			start_or_say_why_not(child);
 }
 
@@ -386,7 +400,7 @@ static bool too_many(struct kr_lender *lender)
 
 int kr_lend_child_new(struct kr_lender *lender, const struct kr_lend_request *request, struct kr_lend_child **ret_child)
 {
-	struct kr_lend_child *child, *other;
+	struct kr_lend_child *child;
 	int err = check_request(request);
 
 	if (err == 0 && (lender->stopping || too_many(lender)))
@@ -409,12 +423,7 @@ int kr_lend_child_new(struct kr_lender *lender, const struct kr_lend_request *re
 	make_arguments(child, request);
 	child->waits = true;
 	kr_list_append(&lender->children, &child->link);
-	other = find_other(child);
-	if (other) {
-		kr_log_info("node %s mounts %s on %s anew: its former daemon ends first", child->node, child->source,
-			child->mount_point);
-		kr_lend_child_end(other);
-	}
+	end_former(child);
 	*ret_child = child;
 	return 0;
 }

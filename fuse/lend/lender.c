@@ -178,8 +178,8 @@ static void ignore_end(struct kr_conn *conn, int err, const char *reason)
 	(void)conn, (void)err, (void)reason;
 }
 
-/* The child's own control socket answers, at a connection of its own.  By way of /proc, because a socket's name may have
- * 107 bytes only. */
+/* The child's own control socket answers, at a connection of its own.  By way of /proc, because a socket's name may
+ * have 107 bytes only. */
 static void take_status(struct kr_lend_peer *peer, uint64_t id, const struct kr_status_request *request)
 {
 	static const struct kr_conn_handler handler = {.on_frame = ignore_frame, .on_closed = ignore_end};

@@ -1,5 +1,5 @@
-/* The lender: kairanfs --lend DIR, which serves nodes without a disk.  For each mount of such a node (borrower) it runs a
- * child, an ordinary kairanfs with its local directory below DIR, and carries FUSE messages between them (LEND in
+/* The lender: kairanfs --lend DIR, which serves nodes without a disk.  For each mount of such a node (borrower) it runs
+ * a child, an ordinary kairanfs with its local directory below DIR, and carries FUSE messages between them (LEND in
  * msgs.def).
  *
  * One thread, with an event loop.  A borrower names its node and its mount point, never a path here.
@@ -23,8 +23,8 @@ enum kr_lend_flag {
 	KR_LEND_FLAGS = 127
 };
 
-/* Serves until SIGTERM or SIGINT, and then until all children have ended.  SIGHUP: reads the key again.  0 or -errno with
- * a reason. */
+/* Serves until SIGTERM or SIGINT, and then until all children have ended.  SIGHUP: reads the key again.  0 or -errno
+ * with a reason. */
 int kr_lender_run(const struct kr_mount_options *options);
 
 #endif

@@ -11,58 +11,96 @@
 #include "common/base/util.h"
 #include "fuse/base/signals.h"
 
-enum { OPCODE_TMPFILE = 51 /* older headers lack it */ };
+/* LOAN_MS: less than names/kernel_names.h and names/kernel_attrs.h allow for. */
+enum { OPCODE_TMPFILE = 51 /* older headers lack it */, LOAN_MS = 100 };
 
 struct request {
 	struct kr_table_link link;
 	struct fuse_in_header header;
 	struct fuse_in_header interrupt; /* len 0: none */
-	uint64_t interrupted_ns;
+	uint64_t taken_ns, interrupted_ns;
 	bool told; /* the lender knows of the interrupt */
 };
 
-struct open_file {
+/* A file of which the kernel may keep something without asking again. */
+struct held {
 	struct kr_table_link link;
 	uint64_t number;
-	unsigned handles;
+	unsigned handles; /* open ones: its pages */
+	bool acl;         /* its ACLs were asked for, and it is not forgotten yet */
 };
 
 void kr_lend_requests_init(struct kr_lend_requests *requests)
 {
 	kr_table_init(&requests->unanswered);
-	kr_table_init(&requests->open_files);
+	kr_table_init(&requests->held);
 }
 
 void kr_lend_requests_fini(struct kr_lend_requests *requests)
 {
 	kr_table_free_all(&requests->unanswered, offsetof(struct request, link));
-	kr_table_free_all(&requests->open_files, offsetof(struct open_file, link));
+	kr_table_free_all(&requests->held, offsetof(struct held, link));
 }
 
-/* --- open files ------------------------------------------------------------------------------- */
+/* --- what the kernel holds -------------------------------------------------------------------- */
 
 static bool is_number(const struct kr_table_link *link, const void *number)
 {
-	return KR_CONTAINER_OF(link, const struct open_file, link)->number == *(const uint64_t *)number;
+	return KR_CONTAINER_OF(link, const struct held, link)->number == *(const uint64_t *)number;
 }
 
-static void count_open(struct kr_lend_requests *requests, uint64_t number, bool opened)
+/* NULL: there is none, and none is to be made. */
+static struct held *find_held(struct kr_lend_requests *requests, uint64_t number, bool make)
 {
 	const uint64_t hash = kr_hash_u64(number);
-	struct kr_table_link *link = kr_table_find(&requests->open_files, hash, is_number, &number);
-	struct open_file *file = link ? KR_CONTAINER_OF(link, struct open_file, link) : NULL;
+	struct kr_table_link *link = kr_table_find(&requests->held, hash, is_number, &number);
+	struct held *held = link ? KR_CONTAINER_OF(link, struct held, link) : NULL;
 
-	if (!file && !opened)
+	if (held || !make)
+		return held;
+	held = kr_xcalloc(1, sizeof(*held));
+	held->number = number;
+	kr_table_insert(&requests->held, &held->link, hash);
+	return held;
+}
+
+static void drop_if_idle(struct kr_lend_requests *requests, struct held *held)
+{
+	if (!held || held->handles > 0 || held->acl)
 		return;
-	if (!file) {
-		file = kr_xcalloc(1, sizeof(*file));
-		file->number = number;
-		kr_table_insert(&requests->open_files, &file->link, hash);
-	}
-	file->handles += opened ? 1 : -1u;
-	if (file->handles == 0) {
-		kr_table_remove(&requests->open_files, &file->link);
-		free(file);
+	kr_table_remove(&requests->held, &held->link);
+	free(held);
+}
+
+static void released(struct kr_lend_requests *requests, uint64_t number)
+{
+	struct held *held = find_held(requests, number, false);
+
+	if (held && held->handles > 0)
+		held->handles--;
+	drop_if_idle(requests, held);
+}
+
+static void forgotten(struct kr_lend_requests *requests, uint64_t number)
+{
+	struct held *held = find_held(requests, number, false);
+
+	if (held)
+		held->acl = false;
+	drop_if_idle(requests, held);
+}
+
+static void many_forgotten(struct kr_lend_requests *requests, const uint8_t *body, size_t length)
+{
+	struct fuse_batch_forget_in in;
+	struct fuse_forget_one one;
+
+	if (length < sizeof(in))
+		return;
+	memcpy(&in, body, sizeof(in));
+	for (size_t i = 0, at = sizeof(in); i < in.count && at + sizeof(one) <= length; i++, at += sizeof(one)) {
+		memcpy(&one, body + at, sizeof(one));
+		forgotten(requests, one.nodeid);
 	}
 }
 
@@ -71,18 +109,18 @@ struct visit {
 	void *context;
 };
 
-static bool visit_open(struct kr_table_link *link, void *context)
+static bool visit_held(struct kr_table_link *link, void *context)
 {
 	const struct visit *visit = context;
 
-	visit->visit(KR_CONTAINER_OF(link, struct open_file, link)->number, visit->context);
+	visit->visit(KR_CONTAINER_OF(link, struct held, link)->number, visit->context);
 	return true;
 }
 
-void kr_lend_requests_each_open(
+void kr_lend_requests_each_held(
 	struct kr_lend_requests *requests, void (*visit)(uint64_t number, void *context), void *context)
 {
-	kr_table_for_each(&requests->open_files, visit_open, &(struct visit){visit, context});
+	kr_table_for_each(&requests->held, visit_held, &(struct visit){visit, context});
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -112,6 +150,14 @@ static void note_interrupt(struct kr_lend_requests *requests, const struct fuse_
 	request->interrupted_ns = kr_clock_ns();
 }
 
+static bool is_acl(const void *message, size_t length)
+{
+	static const char prefix[] = "system.posix_acl_";
+	const size_t name = sizeof(struct fuse_in_header) + sizeof(struct fuse_getxattr_in);
+
+	return length > name + strlen(prefix) && memcmp((const char *)message + name, prefix, strlen(prefix)) == 0;
+}
+
 bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *message, size_t length)
 {
 	struct fuse_in_header header;
@@ -124,34 +170,127 @@ bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *messag
 		return false;
 	}
 	if (header.opcode == FUSE_RELEASE)
-		count_open(requests, header.nodeid, false);
+		released(requests, header.nodeid);
+	else if (header.opcode == FUSE_GETXATTR && is_acl(message, length))
+		find_held(requests, header.nodeid, true)->acl = true;
+	else if (header.opcode == FUSE_FORGET)
+		forgotten(requests, header.nodeid);
+	else if (header.opcode == FUSE_BATCH_FORGET)
+		many_forgotten(requests, (const uint8_t *)message + sizeof(header), length - sizeof(header));
 	if (header.opcode != FUSE_FORGET && header.opcode != FUSE_BATCH_FORGET) {
 		request = kr_xcalloc(1, sizeof(*request));
 		request->header = header;
+		request->taken_ns = kr_clock_ns();
 		kr_table_insert(&requests->unanswered, &request->link, kr_hash_u64(header.unique));
 	}
 	return true;
 }
 
-bool kr_lend_requests_answered(struct kr_lend_requests *requests, const void *reply, size_t length)
+/* What the kernel may use for how long without asking.  All begins with the same fields. */
+static void shorten(uint64_t *seconds, uint32_t *nanoseconds, uint64_t most_ns)
 {
+	if (*seconds < most_ns / KR_NS_PER_S ||
+		(*seconds == most_ns / KR_NS_PER_S && *nanoseconds <= most_ns % KR_NS_PER_S))
+		return;
+	*seconds = most_ns / KR_NS_PER_S;
+	*nanoseconds = (uint32_t)(most_ns % KR_NS_PER_S);
+}
+
+static void shorten_entry(uint8_t *bytes, uint64_t most_ns)
+{
+	struct fuse_entry_out entry;
+
+	memcpy(&entry, bytes, sizeof(entry));
+	shorten(&entry.entry_valid, &entry.entry_valid_nsec, most_ns);
+	shorten(&entry.attr_valid, &entry.attr_valid_nsec, most_ns);
+	memcpy(bytes, &entry, sizeof(entry));
+}
+
+static void shorten_attr(uint8_t *bytes, uint64_t most_ns)
+{
+	struct fuse_attr_out attr;
+
+	memcpy(&attr, bytes, sizeof(attr));
+	shorten(&attr.attr_valid, &attr.attr_valid_nsec, most_ns);
+	memcpy(bytes, &attr, sizeof(attr));
+}
+
+static void shorten_listing(uint8_t *bytes, size_t length, uint64_t most_ns)
+{
+	struct fuse_direntplus entry;
+
+	for (size_t at = 0; at + sizeof(entry) <= length; at += FUSE_DIRENTPLUS_SIZE(&entry)) {
+		memcpy(&entry, bytes + at, sizeof(entry));
+		shorten_entry(bytes + at, most_ns);
+	}
+}
+
+/* The daemon counts from when it sends an answer for how long the kernel may use names and attributes, and allows for
+ * little more.  So an answer that may have been on its way for longer says that the kernel is to ask again. */
+static void shorten_loans(const struct request *request, uint64_t most_ns, uint8_t *body, size_t length)
+{
+	const uint64_t limit_ns = kr_clock_ns() - request->taken_ns > LOAN_MS * KR_NS_PER_MS ? 0 : most_ns;
+
+	switch (request->header.opcode) {
+	case FUSE_LOOKUP:
+	case FUSE_CREATE:
+	case FUSE_MKNOD:
+	case FUSE_MKDIR:
+	case FUSE_SYMLINK:
+	case FUSE_LINK:
+	case OPCODE_TMPFILE:
+		if (length >= sizeof(struct fuse_entry_out))
+			shorten_entry(body, limit_ns);
+		break;
+	case FUSE_GETATTR:
+	case FUSE_SETATTR:
+		if (length >= sizeof(struct fuse_attr_out))
+			shorten_attr(body, limit_ns);
+		break;
+	case FUSE_READDIRPLUS:
+		shorten_listing(body, length, limit_ns);
+		break;
+	default:
+		break;
+	}
+}
+
+/* Of a new file the body begins with its number. */
+static void note_open(
+	struct kr_lend_requests *requests, const struct request *request, const uint8_t *body, size_t length)
+{
+	uint64_t number = request->header.nodeid;
+
+	switch (request->header.opcode) {
+	case FUSE_CREATE:
+	case OPCODE_TMPFILE:
+		if (length < sizeof(number))
+			break;
+		memcpy(&number, body, sizeof(number));
+		__attribute__((fallthrough));
+	case FUSE_OPEN:
+		find_held(requests, number, true)->handles++;
+		break;
+	default:
+		break;
+	}
+}
+
+bool kr_lend_requests_answered(struct kr_lend_requests *requests, void *reply, size_t length, uint64_t most_ns)
+{
+	uint8_t *body = (uint8_t *)reply + sizeof(struct fuse_out_header);
 	struct fuse_out_header head;
 	struct request *request;
-	uint64_t number;
 
 	memcpy(&head, reply, sizeof(head));
+	length -= sizeof(head);
 	request = find_request(requests, head.unique);
 	if (!request)
 		return false;
-	number = request->header.nodeid;
-	/* The answer begins with the new file's number. */
-	if ((request->header.opcode == FUSE_CREATE || request->header.opcode == OPCODE_TMPFILE) &&
-		length >= sizeof(head) + sizeof(number))
-		memcpy(&number, (const uint8_t *)reply + sizeof(head), sizeof(number));
-	if (head.error == 0 &&
-		(request->header.opcode == FUSE_OPEN || request->header.opcode == FUSE_CREATE ||
-			request->header.opcode == OPCODE_TMPFILE))
-		count_open(requests, number, true);
+	if (head.error == 0) {
+		note_open(requests, request, body, length);
+		shorten_loans(request, most_ns, body, length);
+	}
 	kr_table_remove(&requests->unanswered, &request->link);
 	free(request);
 	return true;

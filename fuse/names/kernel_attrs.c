@@ -17,6 +17,7 @@
 #include "common/base/fault.h"
 #include "common/base/util.h"
 #include "common/rpc/attr_cache.h"
+#include "fuse/base/lent.h"
 #include "fuse/base/loop.h"
 #include "fuse/base/notify.h"
 #include "fuse/base/shim.h"
@@ -117,9 +118,17 @@ static int notify(struct kr_mount *mount, uint64_t number)
 	return fuse_lowlevel_notify_inval_inode(mount->fuse, number, -1, 0);
 }
 
+/* For an inode that an unanswered request of the kernel holds.  The kernel has it before the answer. */
+static void notify_held(struct kr_mount *mount, uint64_t number)
+{
+	kr_lent_in_order(true);
+	(void)notify(mount, number);
+	kr_lent_in_order(false);
+}
+
 void kr_kernel_attrs_keep_no_acl(struct kr_mount *mount, uint64_t number)
 {
-	(void)notify(mount, number);
+	notify_held(mount, number);
 }
 
 /* kr-notify.  Returns when the kernel holds no attributes of the grant's inode, and will get none.  After the unmount
@@ -221,7 +230,7 @@ void kr_kernel_attrs_drop_held(struct kr_mount *mount, const struct kr_fid *fid)
 	uint64_t number = may_grant(mount) ? kr_inode_take_grant_of(mount->inodes, fid, kr_clock_ns()) : 0;
 
 	if (number)
-		(void)notify(mount, number);
+		notify_held(mount, number);
 }
 
 struct later {
