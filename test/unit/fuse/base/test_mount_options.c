@@ -151,6 +151,29 @@ static void our_own_options_have_units_and_defaults(void **state)
 	assert_string_equal(options.node, "n7");
 }
 
+static void a_node_without_a_disk_names_its_lender(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "local=@n1"), 0);
+	assert_true(options.borrowed);
+	assert_null(options.local);
+	assert_string_equal(options.lender.host, "n1");
+	assert_int_equal(options.lender.port, KR_LEND_PORT);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "local=@[fe80::1]:7000"), 0);
+	assert_string_equal(options.lender.host, "fe80::1");
+	assert_int_equal(options.lender.port, 7000);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "local=here"), 0);
+	assert_false(options.borrowed);
+	assert_int_equal(*options.local, '/');
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "local=@"), -EINVAL);
+	assert_int_equal(parse("none", "/mnt", "-o", "view=node,local=@n1"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "view=job,job=7,local=@n1"), -EINVAL);
+	assert_int_equal(parse("--lend=/scratch", NULL, NULL, NULL), 0);
+	assert_string_equal(options.lend, "/scratch");
+	assert_int_equal(parse("--lend=/scratch", "fs1:/", NULL, NULL), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "--listen=:7000", NULL), -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -160,6 +183,7 @@ int main(void)
 		cmocka_unit_test(a_ring_port_is_one_or_a_range),
 		cmocka_unit_test(what_mount_and_fstab_say_is_understood),
 		cmocka_unit_test(our_own_options_have_units_and_defaults),
+		cmocka_unit_test(a_node_without_a_disk_names_its_lender),
 	};
 	int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
