@@ -35,7 +35,7 @@ static struct {
 	struct kr_list waiters;
 	uint64_t notifications;
 	uint32_t lease_ms;
-	bool ended;
+	bool ready, ended;
 } lent = {.fd = -1,
 	.reading = PTHREAD_MUTEX_INITIALIZER,
 	.writing = PTHREAD_MUTEX_INITIALIZER,
@@ -149,16 +149,24 @@ static int write_frame(uint16_t type, const void *msg, const struct iovec *iov, 
 
 void kr_lent_set_lease(uint32_t lease_ms)
 {
-	KR_SCOPED_LOCK(&lent.lock);
+	bool tell;
 
+	pthread_mutex_lock(&lent.lock);
+	tell = lent.ready && lent.lease_ms != lease_ms;
 	lent.lease_ms = lease_ms;
+	pthread_mutex_unlock(&lent.lock);
+	if (tell)
+		kr_lent_ready(0, "");
 }
 
 void kr_lent_ready(int err, const char *reason)
 {
-	const struct kr_lend_ready_request ready = {
-		.status = kr_status_from_errno(err), .reason = reason, .lease_ms = lent.lease_ms};
+	struct kr_lend_ready_request ready = {.status = kr_status_from_errno(err), .reason = reason};
 
+	pthread_mutex_lock(&lent.lock);
+	lent.ready = err == 0;
+	ready.lease_ms = lent.lease_ms;
+	pthread_mutex_unlock(&lent.lock);
 	write_frame(KR_MSG_LEND_READY, &ready, NULL, 0);
 }
 

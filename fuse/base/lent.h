@@ -29,7 +29,7 @@ enum kr_lend_kind {
 int kr_lent_begin(void);
 /* Any thread: whether this is a lent mount.  The other functions are for such a mount only. */
 bool kr_lent(void);
-/* The session's lease time, before kr_lent_ready. */
+/* The session's lease time, before kr_lent_ready, and when it has changed. */
 void kr_lent_set_lease(uint32_t lease_ms);
 /* Tells the borrower that the mount serves (ERR 0), or why it does not. */
 void kr_lent_ready(int err, const char *reason);

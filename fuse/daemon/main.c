@@ -334,7 +334,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
 	if (result == 0) {
 		kr_keep_freed_memory();
-		setenv("UV_THREADPOOL_SIZE", "8", 0);
+		/* Without a disk: a thread for each notification that a daemon has under way (fuse/base/notify.c). */
+		setenv("UV_THREADPOOL_SIZE", options.borrowed ? "64" : "8", 0);
 		signal(SIGPIPE, SIG_IGN);
 		/* The daemon must keep no directory below busy, nor be found through one.  All paths are absolute from
 		 * here on. */

@@ -202,6 +202,7 @@ static void on_message(struct kr_lend_child *child, const struct kr_frame *frame
 
 	if (err == 0 && frame->header.type == KR_MSG_LEND_READY) {
 		child->ready = msg.lend_ready_request.status == 0;
+		child->lease_ms = msg.lend_ready_request.lease_ms;
 		if (child->peer)
 			kr_conn_oneway(child->peer->conn, KR_MSG_LEND_READY, &msg, NULL, 0);
 	} else if (err == 0 && frame->header.type == KR_MSG_LEND_MESSAGE) {

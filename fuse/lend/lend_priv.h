@@ -44,6 +44,7 @@ struct kr_lend_child {
 	struct kr_lend_peer *peer; /* NULL: cut off */
 	struct kr_lend_link messages;
 	uint64_t heard_ns; /* the borrower was there */
+	uint32_t lease_ms; /* of the process's session, once it serves */
 
 	uv_process_t process;
 	struct kr_conn *conn;     /* to the process; NULL: not yet, or closed */

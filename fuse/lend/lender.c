@@ -122,6 +122,9 @@ static int answer_lend(struct kr_lend_peer *peer, const struct kr_frame *frame, 
 	kr_conn_reply(peer->conn, KR_MSG_LEND, frame->header.id, 0, err, err ? NULL : &reply, NULL, 0);
 	if (err < 0)
 		return err;
+	if (child->ready) /* it may have changed meanwhile */
+		kr_conn_oneway(peer->conn, KR_MSG_LEND_READY,
+			&(struct kr_lend_ready_request){.reason = "", .lease_ms = child->lease_ms}, NULL, 0);
 	kr_log_info("node %s, %s: %s", child->node, child->mount_point,
 		child->ready ? "connected again" : kr_conn_peer(peer->conn));
 	KR_LIST_FOR_EACH(kept, &child->messages.kept, link)

@@ -1,6 +1,6 @@
 # Nodes without a disk (local=@NODE): coherent with others; cuts lose and repeat nothing; kill -9 of each part loses no write that returned; unmounting leaves nothing.
-# timeout: 240
-LEASE=6
+# timeout: 300
+LEASE=60 # a node that is cut off for longer loses what it has open
 . "$TOP/test/lib.sh"
 EXPECTED_ERRORS='error: .*(daemon at .* has ended|has ended the daemon|has not answered for).*is lost'
 cluster 2
@@ -14,7 +14,8 @@ child() { pgrep -P "${DAEMON[lender]}"; }
 is_lost() { { on node2 timeout -s KILL 5 stat "$M" 2>&1; true; } | grep -q 'not connected'; }
 # again [OPTION,...]: the mount on node 2 has ended without an unmount, or never was.
 again() {
-	wait "${DAEMON[node2]}" 2>/dev/null # the new mount takes the place of a dead one
+	wait "${DAEMON[node2]}" 2>/dev/null
+	on node2 umount -l "$M" 2>/dev/null
 	mount_start 2 "local=@10.77.1.1${1:+,$1}"
 }
 # hold NAME: a program on node 2 has written and holds the file open.
@@ -82,6 +83,10 @@ wait $appends || fail "appending"
 python3 "$TOP/test/programs/appends.py" check "$OTHER/appends" 1 300 || fail "appends are lost or come twice"
 
 note "a node that is cut off does not read what others have replaced"
+server_stop || fail "kairand: $?"
+LEASE=6
+server_start
+on node2 stat -f "$M" >/dev/null || fail "node 2 does not go on"
 on node1 sh -c "echo old >$(mnt 1)/replaced"
 python3 -u - "$MINE/replaced" "$WORK/go" >"$WORK/read" <<-'P' & reader=$!
 	import os, sys, time
