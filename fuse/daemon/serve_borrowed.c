@@ -217,7 +217,8 @@ static void write_reply(struct borrower *b, struct kr_buf *data)
 struct notification {
 	uv_work_t work;
 	struct borrower *b;
-	uint64_t id; /* the lender's; 0: it is the borrower's own */
+	uint64_t id;     /* the lender's; 0: it is answered, or the borrower's own */
+	uint64_t number; /* the file whose pages go, of the borrower's own */
 	struct kr_buf *data;
 	int err;
 };
@@ -238,16 +239,19 @@ static void notified(uv_work_t *work, int status)
 
 	if (notification->id)
 		send_message(notification->b, &message, NULL);
+	else if (status == 0 && notification->err == 0 && notification->number && notification->b->fenced)
+		kr_lend_requests_emptied(&notification->b->requests, notification->number, true);
 	kr_buf_put(notification->data);
 	free(notification);
 }
 
-static void start_notification(struct borrower *b, uint64_t id, struct kr_buf *data)
+static void start_notification(struct borrower *b, uint64_t id, uint64_t number, struct kr_buf *data)
 {
 	struct notification *notification = kr_xcalloc(1, sizeof(*notification));
 
 	notification->b = b;
 	notification->id = id;
+	notification->number = number;
 	notification->data = kr_buf_get(data);
 	uv_queue_work(b->loop, &notification->work, write_notification, notified);
 }
@@ -265,8 +269,28 @@ static void drop_pages(uint64_t number, void *context)
 		abort();
 	memcpy(data->data, &message, sizeof(message));
 	data->length = sizeof(message);
-	start_notification(context, 0, data);
+	start_notification(context, 0, number, data);
 	kr_buf_put(data);
+}
+
+/* Pages that the borrower has dropped while it was cut off, the kernel need not drop again.  It would wait for programs
+ * that have begun to read since, and these for the daemon. */
+static void take_notification(struct borrower *b, uint64_t id, struct kr_buf *data)
+{
+	const struct kr_lend_message_request answer = {.kind = KR_LEND_NOTIFIED, .id = id};
+	struct {
+		struct fuse_out_header head;
+		struct fuse_notify_inval_inode_out inode;
+	} message = {0};
+
+	memcpy(&message, data->data, KR_MIN(sizeof(message), data->length));
+	if (message.head.error != FUSE_NOTIFY_INVAL_INODE || message.inode.off < 0 ||
+		!kr_lend_requests_is_empty(&b->requests, message.inode.ino)) {
+		start_notification(b, id, 0, data);
+		return;
+	}
+	send_message(b, &answer, NULL);
+	start_notification(b, 0, 0, data);
 }
 
 static void on_ended(struct borrower *b, const struct kr_lend_message_request *message)
@@ -289,7 +313,7 @@ static int deliver(struct borrower *b, const struct kr_lend_message_request *mes
 	if (message->kind == KR_LEND_REPLY && has_header)
 		write_reply(b, data);
 	else if (message->kind == KR_LEND_NOTIFY && has_header && message->id)
-		start_notification(b, message->id, data);
+		take_notification(b, message->id, data);
 	else if (message->kind == KR_LEND_NOTIFY && has_header)
 		kr_shim_notify(b->fd, data->data, data->length);
 	else if (message->kind == KR_LEND_ENDED)

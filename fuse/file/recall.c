@@ -13,6 +13,9 @@
 #include "fuse/file/shrink_notice.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/base/counters.h"
+#include "fuse/session/fence.h"
+#include "fuse/session/session.h"
+#include "fuse/base/lent.h"
 #include "fuse/base/notify.h"
 #include "fuse/file/handle.h"
 #include "fuse/names/inode_table.h"
@@ -25,12 +28,15 @@ struct recall {
 };
 
 /* One invalidation of a file's pages. */
+enum { LATE_READS_MS = 3000 };
+
 struct kr_file_drop {
 	struct kr_notify_job job;
 	struct kr_link link;  /* kr_files.drops */
 	struct kr_file *file; /* a reference */
 	struct kr_task done_task;
 	uint64_t started_ns;
+	uint64_t parked_ns; /* reads wait although the server may have lost patience; since when */
 	int err;
 };
 
@@ -192,6 +198,20 @@ void kr_recall_drop(struct kr_file *file)
 	kr_notify(file->mount->notifier, &drop->job);
 }
 
+/* A borrower that was cut off (fuse/base/lent.h) has dropped its pages by itself, and says so as soon as it hears of the
+ * drop.  The server may have lost patience, so until then no read may have what is cached here.  A read that waits for
+ * longer began before the cut, and the kernel waits for it. */
+static bool is_cut_off(struct kr_file_drop *drop, uint64_t now)
+{
+	const uint64_t patience_ns = kr_fence_after(0, kr_session_facts(drop->file->mount->session)->lease_ms);
+
+	if (!kr_lent() || now - drop->started_ns < patience_ns || kr_list_empty(&drop->file->pages.parked))
+		return false;
+	if (!drop->parked_ns)
+		drop->parked_ns = now;
+	return now - drop->parked_ns < LATE_READS_MS * KR_NS_PER_MS;
+}
+
 static void let_through(uv_timer_t *timer)
 {
 	struct kr_files *files = timer->data;
@@ -203,7 +223,7 @@ static void let_through(uv_timer_t *timer)
 	KR_LIST_FOR_EACH(drop, &files->drops, link) {
 		struct kr_parked_io *read;
 
-		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS)
+		if (now - drop->started_ns < KR_FILE_THROUGH_MS * KR_NS_PER_MS || is_cut_off(drop, now))
 			continue;
 		KR_LIST_FOR_EACH(read, &drop->file->pages.parked, link)
 			read->through = true;

@@ -28,6 +28,7 @@ struct held {
 	uint64_t number;
 	unsigned handles; /* open ones: its pages */
 	bool acl;         /* its ACLs were asked for, and it is not forgotten yet */
+	bool empty;       /* its pages were dropped, and none has come since */
 };
 
 void kr_lend_requests_init(struct kr_lend_requests *requests)
@@ -271,9 +272,27 @@ static void note_open(
 	case FUSE_OPEN:
 		find_held(requests, number, true)->handles++;
 		break;
+	case FUSE_READ:
+		kr_lend_requests_emptied(requests, number, false);
+		break;
 	default:
 		break;
 	}
+}
+
+void kr_lend_requests_emptied(struct kr_lend_requests *requests, uint64_t number, bool empty)
+{
+	struct held *held = find_held(requests, number, false);
+
+	if (held)
+		held->empty = empty;
+}
+
+bool kr_lend_requests_is_empty(struct kr_lend_requests *requests, uint64_t number)
+{
+	const struct held *held = find_held(requests, number, false);
+
+	return held && held->empty;
 }
 
 bool kr_lend_requests_answered(struct kr_lend_requests *requests, void *reply, size_t length, uint64_t most_ns)

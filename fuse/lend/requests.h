@@ -31,6 +31,9 @@ bool kr_lend_requests_interrupt(struct kr_lend_requests *requests, struct kr_len
 /* The number of each file that is open, or whose ACLs the kernel may keep. */
 void kr_lend_requests_each_held(
 	struct kr_lend_requests *requests, void (*visit)(uint64_t number, void *context), void *context);
+/* Its pages were all dropped (or no more is known of that), and whether none has come since. */
+void kr_lend_requests_emptied(struct kr_lend_requests *requests, uint64_t number, bool empty);
+bool kr_lend_requests_is_empty(struct kr_lend_requests *requests, uint64_t number);
 /* The supplementary groups of the request's caller, where the request may need them. */
 uint32_t kr_lend_requests_groups(const struct fuse_in_header *header, uint32_t groups[KR_GROUPS_MAX]);
 
