@@ -59,6 +59,9 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 		file->open.nameless = true;
 		kr_stage_abandon(file->stage);
 	}
+	if ((request->kinds & KR_RECALL_DISCARD) && !file->open.handles && !file->open.opening &&
+		file->mount->files->flush->is_busy(file))
+		file->mount->files->flush->discard(file);
 	kr_list_append(&file->lease.recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_recalled(&file->holder, request->kinds);

@@ -60,6 +60,27 @@ static void what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_
 	assert_int_equal(node_result(other, id, NULL), 0);
 }
 
+/* The daemon is killed before it hears of that. */
+static void what_is_of_a_file_removed_meanwhile_is_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	const struct kr_close_request close = {.file = fid, .count = 1};
+	const struct kr_remove_request remove = {.parent = other->hello.root, .name = "f"};
+	struct kr_reclaim_reply reply;
+
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close, NULL), 0);
+	node_asked(node, KR_MSG_RECALL);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	reply = reclaim(node, &fid, 9);
+	assert_int_equal(reply.durable_seq, 9);
+	assert_int_equal(reply.conflict, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+}
+
 static void after_a_restart_others_wait_for_what_is_sent_again(void **state)
 {
 	struct fixture *f = *state;
@@ -284,6 +305,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_for),
+		TEST(what_is_of_a_file_removed_meanwhile_is_dropped),
 		TEST(after_a_restart_others_wait_for_what_is_sent_again),
 		TEST(what_a_failed_sync_may_have_lost_is_not_dropped),
 		TEST(bytes_that_were_applied_are_not_late),
