@@ -88,6 +88,10 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		printf("the daemon of %s is gone\n", mounted->path);
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
+	if (!end_connection(mounted))
+		err = kr_unmount(mounted->path, true);
+	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
+		return kr_tool_failed();
 	if (strncmp(mounted->source, "job:", 4) == 0)
 		printf("if the job's head still serves, what it has not got stays here, and the next mount with the same "
 		       "local directory sends it\n");
@@ -96,10 +100,6 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		       "sends it\n");
 	else
 		printf("the next mount with the same local directory removes what this one held\n");
-	if (!end_connection(mounted))
-		err = kr_unmount(mounted->path, true);
-	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
-		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,
 			pid);

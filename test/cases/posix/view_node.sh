@@ -196,6 +196,10 @@ note "an ordinary user"
 mkdir "$WORK/user" "$WORK/user/mnt" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
 mknod -m 666 "$WORK/fuse" c 10 229 && on node1 mount --bind "$WORK/fuse" /dev/fuse || fail "no /dev/fuse for all"
 as() { on node1 setpriv --reuid daemon --regid daemon --clear-groups "$@"; }
+view "$M" "$LOCAL"
+as "$B/tools/kairan" umount --force "$M" >"$WORK/said" 2>&1
+[ $? = 2 ] && grep -q "is not unmounted" "$WORK/said" && ! grep -q "removes what this one held" "$WORK/said" || fail "umount --force: $(cat "$WORK/said")"
+ended "$M" "$LOCAL"
 mkdir "$WORK/user/run" && chown daemon: "$WORK/user/run"
 if as env XDG_RUNTIME_DIR="$WORK/user/run" "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,local=$WORK/user/local,size=16M" 2>"$WORK/said"; then
 	as sh -c "cd $WORK/user/mnt && mkdir -p a/b/c && echo mine >a/b/c/file && chmod 0 a/b && cp /bin/true . && ./true && ls -l" >/dev/null || fail "a user's view"
