@@ -114,6 +114,12 @@ travelled() { [ "$(unflushed "$(seen $other full)/file")" = 0 ]; }
 until_ok 20 "a flush" travelled || fail "a journal that is nearly full waits"
 leave $other full
 
+note "its key has no age, and bench measures no link that it does not know"
+kairan $member doctor "$(at $member a)" >"$WORK/said"
+grep -q "^  ok  *key: node key .*/kairan-job/key, of this job alone$" "$WORK/said" || fail "doctor: $(cat "$WORK/said")"
+kairan $member bench "$(at $member a)" >"$WORK/said" 2>&1 && ! grep -q "^link" "$WORK/said" && grep -q "^  create  *[0-9]" "$WORK/said" ||
+	fail "bench: $(cat "$WORK/said")"
+
 note "who gets in"
 refused $other "there is no key|wants a key" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt $other)" -o "view=job,job=a,local=$WORK/node$other/local/x"
 mkdir "$WORK/user" "$WORK/user/mnt" && cp "$WORK/key" "$WORK/user/key" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
