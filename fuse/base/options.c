@@ -244,6 +244,18 @@ static bool is_given(const struct kr_mount_options *options, const char *name)
 	return false;
 }
 
+/* The defaults of a view=job.  Nothing has to survive the job, so what a node writes stays on its disk until another
+ * node asks for it, or until there is too much of it (flush.h). */
+static void set_job_defaults(struct kr_mount_options *options)
+{
+	if (!is_given(options, "close"))
+		options->close = KR_CLOSE_ASYNC;
+	if (!is_given(options, "flush_age"))
+		options->flush_age = KR_FLUSH_AGE_MAX_MS;
+	if (!is_given(options, "flush_backlog"))
+		options->flush_backlog = UINT64_MAX;
+}
+
 static int check_job(struct kr_mount_options *options)
 {
 	if (!options->job || !kr_text_is_name(options->job, KR_JOB_NAME_MAX))
@@ -253,14 +265,6 @@ static int check_job(struct kr_mount_options *options)
 		return kr_fail(-EINVAL, "%s: of a view=job nothing is below / when it begins", options->source);
 	if (options->size && options->size < SIZE_MIN)
 		return kr_fail(-EINVAL, "size: at least 1M");
-	/* Nothing has to survive the job, so what a node writes stays on its disk until another node asks for it, or
-	 * until there is too much of it (flush.h). */
-	if (!is_given(options, "close"))
-		options->close = KR_CLOSE_ASYNC;
-	if (!is_given(options, "flush_age"))
-		options->flush_age = KR_FLUSH_AGE_MAX_MS;
-	if (!is_given(options, "flush_backlog"))
-		options->flush_backlog = UINT64_MAX;
 	return 0;
 }
 
@@ -334,6 +338,8 @@ int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_o
 
 	if (err < 0)
 		return err;
+	if (ret_options->view == KR_VIEW_JOB)
+		set_job_defaults(ret_options);
 	if (arguments.help)
 		kr_options_help(&set, stdout);
 	else if (arguments.version)

@@ -245,6 +245,10 @@ leave 3 u
 on node2 umount "$WORK/user/mnt2" && on node1 umount "$WORK/user/mnt1" || fail "umount of a user's" # fusermount3 wants /etc/mtab
 for node in 1 2; do until_ok 10 "the end of a user's" test ! -e "$WORK/user/local$node" || fail "left of a user's: $(find "$WORK/user/local$node" | head -5)"; done
 
+note "its defaults are printed"
+"$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o view=job,job=a,flush_age=7 --print-config >"$WORK/said" || fail "--print-config"
+[ "$(grep -cE '"(close": "async|flush_age": "7s|flush_backlog": "18446744073709551615)",' "$WORK/said")" = 3 ] || fail "$(cat "$WORK/said")"
+
 note "what makes no sense"
 refused 1 'job: only with view=job' "$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o job=a
 refused 1 'job=NAME names the job' "$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o view=job
