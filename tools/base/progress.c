@@ -92,7 +92,8 @@ void kr_display_show(struct kr_display *display, json_int_t rest, json_int_t wai
 	kr_progress_text(&display->progress, text);
 	if (!display->terminal) {
 		display->next_ms = now + KR_MIN(now - display->start_ms, (uint64_t)LINE_MS);
-		fprintf(stderr, "kairan: %s: %s\n", display->path, text);
+		fprintf(stderr, "kairan: %s after %s: %s\n", display->path,
+			kr_time_text((json_int_t)(now - display->start_ms)), text);
 		return;
 	}
 	kr_progress_bar(&display->progress, bar);
@@ -106,4 +107,5 @@ void kr_display_end(const struct kr_display *display)
 {
 	if (display->width)
 		printf("\r%*s\r", display->width, "");
+	fflush(stdout); /* before what goes to standard error */
 }
