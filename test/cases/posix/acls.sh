@@ -24,7 +24,8 @@ changes() {
 	local top=$(mnt 2)/changes.$((made++))
 	note "$1 (seed $seed)"
 	on node2 mkdir "$top"
-	python3 "$PROGRAM" changes "$2" "$seed" "$(seen_from_here 2)/${top##*/}" "$(seen_from_here 1)/${top##*/}" || fail "$1"
+	python3 "$PROGRAM" changes "$2" "$seed" "$(seen_from_here 2)/${top##*/}" "$(seen_from_here 1)/${top##*/}" ||
+		fail "$1"
 }
 made=0
 changes "changes on another node" 70
