@@ -65,7 +65,7 @@ static struct held *find_node(struct subject *subject, const char *name)
 	return &larger[subject->count++];
 }
 
-/* Adds one file's ANSWER.  SIZE: as a program sees it, with what no node has flushed yet; the server's may lack that. */
+/* Adds one file's ANSWER.  SIZE: what programs see; the server's may lack what nodes have not flushed. */
 static void add_answer(struct subject *subject, uint64_t size, const json_t *answer)
 {
 	const json_t *node;

@@ -72,9 +72,11 @@ P
 grep -q "the journal cannot be written: No such file" "$WORK/node1/log" || fail "the log is silent" # status has its socket in that directory
 alive "${DAEMON[node1]}" || fail "kairanfs died without its directory"
 kairan 1 status "$m" >"$WORK/said" 2>&1 && fail "status without the daemon's socket"
-grep -q "has removed its local directory.*kairan umount $m flushes" "$WORK/said" || fail "what to do: $(cat "$WORK/said")"
+grep -q "has removed its local directory.*kairan umount $m flushes" "$WORK/said" ||
+	fail "what to do: $(cat "$WORK/said")"
 kairan 1 umount "$m" >"$WORK/said" 2>&1
-[ $? = 1 ] && grep -q "is unmounted, but somebody has removed its local directory" "$WORK/said" || fail "umount: $(cat "$WORK/said")"
+[ $? = 1 ] && grep -q "is unmounted, but somebody has removed its local directory" "$WORK/said" ||
+	fail "umount: $(cat "$WORK/said")"
 wait "${DAEMON[node1]}" || fail "the unmount without a directory: $?"
 [ "$(cat "$EXPORT/b")" = one ] || fail "what the open segments held is not flushed"
 server_stop || fail "kairand: $?"

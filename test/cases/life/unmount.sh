@@ -103,7 +103,8 @@ on node1 sh -c "exec 5>$M/d; echo one >&5; kill -STOP ${DAEMON[server]}; echo tw
 status=$?
 kill -CONT "${DAEMON[server]}"
 [ $status != 0 ] || fail "umount without a server claims success: $(cat "$WORK/said")"
-grep -qE "^kairan: $M after [0-9.]+ s: 0 bytes of 8 bytes sent, nothing moves$" "$WORK/said" || fail "no word of the progress: $(cat "$WORK/said")"
+grep -qE "^kairan: $M after [0-9.]+ s: 0 bytes of 8 bytes sent, nothing moves$" "$WORK/said" ||
+	fail "no word of the progress: $(cat "$WORK/said")"
 [ -z "$(sort "$WORK/said" | uniq -d)" ] || fail "a line stands there twice: $(cat "$WORK/said")"
 alive "${DAEMON[node1]}" && { mount_stop 1 || true; }
 mount_start 1

@@ -117,7 +117,8 @@ leave $other full
 note "its key has no age, and bench measures no link that it does not know"
 kairan $member doctor "$(at $member a)" >"$WORK/said"
 grep -q "^  ok  *key: node key .*/kairan-job/key, of this job alone$" "$WORK/said" || fail "doctor: $(cat "$WORK/said")"
-kairan $member bench "$(at $member a)" >"$WORK/said" 2>&1 && ! grep -q "^link" "$WORK/said" && grep -q "^  create  *[0-9]" "$WORK/said" ||
+kairan $member bench "$(at $member a)" >"$WORK/said" 2>&1 &&
+	! grep -q "^link" "$WORK/said" && grep -q "^  create  *[0-9]" "$WORK/said" ||
 	fail "bench: $(cat "$WORK/said")"
 
 note "who gets in"
@@ -247,7 +248,8 @@ for node in 1 2; do until_ok 10 "the end of a user's" test ! -e "$WORK/user/loca
 
 note "its defaults are printed"
 "$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o view=job,job=a,flush_age=7 --print-config >"$WORK/said" || fail "--print-config"
-[ "$(grep -cE '"(close": "async|flush_age": "7s|flush_backlog": "18446744073709551615)",' "$WORK/said")" = 3 ] || fail "$(cat "$WORK/said")"
+[ "$(grep -cE '"(close": "async|flush_age": "7s|flush_backlog": "18446744073709551615)",' "$WORK/said")" = 3 ] ||
+	fail "$(cat "$WORK/said")"
 
 note "what makes no sense"
 refused 1 'job: only with view=job' "$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o job=a
