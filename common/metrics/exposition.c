@@ -1,7 +1,6 @@
 /* See exposition.h. */
 #include "common/metrics/exposition.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,6 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/base/loop.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/session/rpc.h"

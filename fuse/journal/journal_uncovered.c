@@ -2,7 +2,6 @@
 #include "fuse/journal/journal_uncovered.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

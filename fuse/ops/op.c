@@ -10,11 +10,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/fuse.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/base/counters.h"
 #include "fuse/base/cred.h"

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/sysmacros.h>
 
 #include "common/base/util.h"

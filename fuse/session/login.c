@@ -5,7 +5,6 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/auth/auth_munge.h"
 #include "common/base/fail.h"

@@ -1,7 +1,6 @@
 /* What is not yet safe, for the log, status, drain and waiting writers.  Loop thread. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/hex.h"

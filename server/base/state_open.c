@@ -15,7 +15,6 @@
 #include "common/base/boot.h"
 #include "common/base/fail.h"
 #include "common/base/hex.h"
-#include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/base/state_priv.h"
 

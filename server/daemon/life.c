@@ -2,13 +2,11 @@
 #include "server/leases/slow_requests.h"
 #include "server/daemon/life.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/leases/attrs.h"
 #include "server/export/cred.h"

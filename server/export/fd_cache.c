@@ -1,6 +1,5 @@
 #include "server/export/fd_cache.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
