@@ -64,14 +64,9 @@ void kr_progress_bar(const struct kr_progress *progress, char bar[KR_PROGRESS_BA
 
 /* --- shown --- */
 
-static uint64_t now_ms(void)
-{
-	return kr_clock_ns() / KR_NS_PER_MS;
-}
-
 void kr_display_init(struct kr_display *display, const char *path, bool quiet)
 {
-	uint64_t now = now_ms();
+	uint64_t now = kr_clock_ms();
 
 	*display = (struct kr_display){.path = path,
 		.quiet = quiet,
@@ -82,7 +77,7 @@ void kr_display_init(struct kr_display *display, const char *path, bool quiet)
 
 void kr_display_show(struct kr_display *display, json_int_t rest, json_int_t waiting, json_int_t refused)
 {
-	uint64_t now = now_ms();
+	uint64_t now = kr_clock_ms();
 	char text[KR_PROGRESS_TEXT], bar[KR_PROGRESS_BAR + 1];
 	int width;
 
