@@ -10,19 +10,6 @@
 
 static const uint8_t no_secret[KR_SECRET];
 
-static void make_context(struct kr_auth *auth)
-{
-	crypto_generichash_state state;
-
-	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_digest_u32(&state, auth->proto_min);
-	kr_digest_u32(&state, auth->proto_max);
-	kr_digest_u32(&state, auth->proto);
-	kr_digest_u64(&state, (uint64_t)auth->now.sec);
-	kr_digest_u32(&state, auth->now.nsec);
-	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
-}
-
 static void make_payload(
 	const struct kr_auth *auth, bool server, const uint8_t random[KR_SECRET], uint8_t payload[KR_MUNGE_PAYLOAD])
 {
@@ -89,7 +76,7 @@ int kr_auth_munge_prove(struct kr_auth *auth, const struct kr_auth_munge_reply *
 	err = kr_handshake_answered(&auth->handshake, &server);
 	if (err)
 		return kr_auth_failed(auth, err);
-	make_context(auth);
+	kr_auth_make_context(auth);
 	memcpy(auth->random, random, KR_SECRET);
 	make_payload(auth, false, random, ret_payload);
 	auth->state = KR_AUTH_PROVED;
@@ -159,7 +146,7 @@ int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security,
 	auth->proto_max = request->proto_max;
 	auth->proto = KR_PROTO_VERSION;
 	auth->now = now;
-	make_context(auth);
+	kr_auth_make_context(auth);
 	*ret_reply = (struct kr_auth_munge_reply){
 		.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);
