@@ -80,6 +80,8 @@ fuse_req_t kr_op_finish(struct kr_op *op);
 void kr_op_free(struct kr_op *op);
 /* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
 void kr_op_reply_err(struct kr_op *op, int err);
+/* The ON_REPLY of a request whose reply says nothing but ERR. */
+void kr_op_on_nothing(struct kr_op *op, int err, const void *reply, struct kr_buf *data);
 
 /* The same, encoded from MSG. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
@@ -89,6 +91,9 @@ void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags
 void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* Loop thread: interrupts all that is under way, for the end of the mount. */
+/* Any thread: makes such an op without memory of its own, and posts it. */
+void kr_op_request(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 void kr_ops_interrupt(struct kr_mount *mount);
 
 /* The mount behind a request (fuse_req_userdata). */
