@@ -249,9 +249,7 @@ static void bytes_of_a_nameless_file_that_nobody_reopens_are_dropped(void **stat
 	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE};
 
 	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, false), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
