@@ -152,21 +152,18 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 	if (err == -EKEYEXPIRED && auth->key && auth->state == KR_AUTH_PROVED)
 		err = kr_fail(err,
 			"the server says that %s, which expires at %s, is out of its time, and that it is %s there "
-			"(make a new key: kairan "
-			"key; or set the clocks)",
+			"(make a new key: kairan key; or set the clocks)",
 			description, kr_key_time_format(auth->key->expires, expires),
 			kr_key_time_format(auth->now.sec, clock));
 	else if (err == -EKEYREJECTED)
 		err = kr_fail(err,
-			"the server does not accept %s (is the file a copy of one that kairand was started with? "
-			"its log "
-			"says why)",
+			"the server does not accept %s (is the file a copy of one that kairand was started with? its "
+			"log says why)",
 			description);
 	else if (err == -EOPNOTSUPP || err == -ENOSYS)
 		err = kr_fail(err,
 			"the server has no keys, so it cannot prove that it is the right one (start kairand with "
-			"--key, or do "
-			"without a key here)");
+			"--key, or do without a key here)");
 	else if (err == -EPROTO && auth->state == KR_AUTH_ASKED)
 		err = kr_fail(-EPROTONOSUPPORT,
 			"the server speaks another version of the protocol (are both sides of one release?)");

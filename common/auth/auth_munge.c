@@ -92,8 +92,7 @@ int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid,
 		return kr_auth_failed(auth,
 			kr_fail(-EKEYREJECTED,
 				"by MUNGE the server is run by user %u, and not by %u: it is not our server, or "
-				"munge_uid "
-				"should say so",
+				"munge_uid should say so",
 				uid, expected_uid));
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
 		return kr_auth_failed(auth,
@@ -108,8 +107,7 @@ int kr_auth_munge_refused(struct kr_auth *auth, int err)
 	if (err == -EKEYREJECTED)
 		err = kr_fail(err,
 			"the server does not accept our MUNGE credential (do both machines have the same munge.key, "
-			"and does kairand run as "
-			"the user of munge_uid? its log says why)");
+			"and does kairand run as the user of munge_uid? its log says why)");
 	else if (err == -EKEYEXPIRED)
 		err = kr_fail(err,
 			"by the server's clock our MUNGE credential is too old or of the future (set the clocks of "

@@ -197,7 +197,8 @@ void kr_file_flush_untaken(struct kr_file *file)
 	file->lease.could_flush = false;
 	if (!file->lease.doubted)
 		kr_log_warn(
-			"%s: the server does not take its bytes, for want of a lease that this node believes to have: asked for again",
+			"%s: the server does not take its bytes, for want of a lease that this node believes to have: "
+			"asked for again",
 			kr_file_label(file, &label));
 	file->lease.doubted = true;
 	kr_file_step(file);

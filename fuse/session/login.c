@@ -45,7 +45,8 @@ static void warn_of_clocks(struct kr_login *login)
 		return;
 	login->warned = true;
 	kr_log_warn(
-		"the server's clock and this machine's differ by %lld s: times of files will look odd, and keys may seem expired",
+		"the server's clock and this machine's differ by %lld s: times of files will look odd, and keys may "
+		"seem expired",
 		(long long)skew);
 }
 
