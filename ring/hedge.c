@@ -45,16 +45,10 @@ static enum kr_hedge_step keep(struct kr_hedge *hedge)
 	return KR_HEDGE_KEEP;
 }
 
-static enum kr_hedge_step ask(struct kr_hedge *hedge)
+static enum kr_hedge_step ask(struct kr_hedge *hedge, enum kr_hedge_step what)
 {
 	hedge->asking = true;
-	return KR_HEDGE_ASK;
-}
-
-static enum kr_hedge_step blame(struct kr_hedge *hedge)
-{
-	hedge->asking = true;
-	return KR_HEDGE_BLAME;
+	return what;
 }
 
 /* Whether the upstream has sent so little of what `beside` has. */
@@ -67,10 +61,10 @@ static enum kr_hedge_step tick_trial(struct kr_hedge *hedge, uint32_t owed_besid
 {
 	hedge->trial_ticks++;
 	if (hedge->there == 0 && hedge->trial_ticks >= SILENT_BESIDE)
-		return hedge->silent && owed_beside > 0 ? ask(hedge) : keep(hedge);
+		return hedge->silent && owed_beside > 0 ? ask(hedge, KR_HEDGE_ASK) : keep(hedge);
 	/* Not at once: after a pause of the server, what comes to `beside` takes a moment to come by the upstream. */
 	if ((hedge->lost && is_behind(hedge)) || (hedge->here == 0 && hedge->trial_ticks >= ENOUGH))
-		return blame(hedge);
+		return ask(hedge, KR_HEDGE_BLAME);
 	hedge->lost = hedge->there >= KR_HEDGE_LOST && is_behind(hedge);
 	return hedge->trial_ticks >= TRIAL_MAX ? keep(hedge) : KR_HEDGE_NONE;
 }
@@ -98,7 +92,7 @@ enum kr_hedge_step kr_hedge_tick(struct kr_hedge *hedge, uint32_t owed, uint32_t
 	else
 		relax(hedge);
 	hedge->silent = hedge->quiet >= hedge->patience;
-	return hedge->silent || hedge->ticks >= hedge->hold ? ask(hedge) : KR_HEDGE_NONE;
+	return hedge->silent || hedge->ticks >= hedge->hold ? ask(hedge, KR_HEDGE_ASK) : KR_HEDGE_NONE;
 }
 
 enum kr_hedge_begin kr_hedge_begin(struct kr_hedge *hedge, uint32_t owed, bool server)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/ring_order.h"
-#include "common/base/util.h"
 
 /* After so many failed upstreams a node gets the server. */
 enum { FAILED_MAX = 16 };

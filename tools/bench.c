@@ -207,18 +207,20 @@ static void print_table(
 	KR_AUTO_FREE char *there = kr_text_shown(mount->dir.parent), *here = kr_text_shown(local->dir.parent);
 
 	printf("mount  %s\nlocal  %s (%s)\n", there, here, local->dir.type);
-	printf("link   %s by %s: %.2f ms to connect", link->server, *link->interface ? link->interface : "?",
-		link->connect_ms);
+	if (*link->server)
+		printf("link   %s by %s: %.2f ms to connect", link->server, *link->interface ? link->interface : "?",
+			link->connect_ms);
 	if (link->speed_mbit)
 		printf("; the card says %ld Mbit/s", link->speed_mbit);
-	printf("\n\n  %-24s %12s %12s\n", "MiB/s", "mount", "local");
+	printf("%s\n  %-24s %12s %12s\n", *link->server ? "\n" : "", "MiB/s", "mount", "local");
 	print_rows(mount, local, 0, KR_BENCH_CREATE, 1 << 20);
 	printf("\n  %-24s %12s %12s\n", "files/s", "mount", "local");
 	print_rows(mount, local, KR_BENCH_CREATE, KR_BENCH_RATES, 1);
 	printf("\nOne file of %s, in pieces of 1 MiB; up to %d files of %d bytes, one after the other.\n"
-	       "Local writes are in memory, but for fsync. Cold: from the server, which has the bytes in memory;\n"
+	       "Local writes are in memory, but for fsync. Cold: %s;\n"
 	       "locally from the disk.\n",
-		kr_bytes_text((json_int_t)file_size), KR_BENCH_FILES, KR_BENCH_FILE_BYTES);
+		kr_bytes_text((json_int_t)file_size), KR_BENCH_FILES, KR_BENCH_FILE_BYTES,
+		*link->server ? "from the server, which has the bytes in memory" : "a copy that was just made");
 }
 
 /* --- the command ------------------------------------------------------------------------------ */

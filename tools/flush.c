@@ -103,11 +103,6 @@ static void list_left(const json_t *status, const struct wanted *wanted)
 	}
 }
 
-static uint64_t now_ms(void)
-{
-	return kr_clock_ns() / KR_NS_PER_MS;
-}
-
 /* Sets the goal before it asks the daemon to flush, so that the flush includes all of the goal. */
 static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t **ret_status)
 {
@@ -122,7 +117,7 @@ static int begin(const struct kr_mounted *mounted, struct wanted *wanted, json_t
 /* Polls until there are no more bytes to wait for; *RET_STATUS is the last status. */
 static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsigned long timeout_ms, json_t **ret_status)
 {
-	uint64_t start = now_ms();
+	uint64_t start = kr_clock_ms();
 	struct kr_display display;
 	json_t *status = NULL;
 	int err = begin(mounted, wanted, &status);
@@ -133,7 +128,7 @@ static int watch(const struct kr_mounted *mounted, struct wanted *wanted, unsign
 			timeout_ms ? (unsigned)KR_MIN(timeout_ms, LOOK_FIRST_MS) : LOOK_FIRST_MS);
 	while (err == 0) {
 		struct left left = count_left(status, wanted);
-		uint64_t spent = now_ms() - start;
+		uint64_t spent = kr_clock_ms() - start;
 		bool only_refused =
 			left.dirty == left.refused && !left.unstable && (!left.dirty || spent > REFUSAL_GRACE_MS);
 

@@ -81,7 +81,7 @@ static void describe(const struct kr_key *key, const char *path)
 
 static int make(const struct request *request)
 {
-	int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), expires;
+	int64_t now = kr_clock_real_s(), expires;
 	struct kr_key_owner owner;
 	struct kr_key *key;
 	int err = find_owner(request->user, &owner);

@@ -211,6 +211,8 @@ static int follow(const struct kr_mounted *mounted, const struct log_options *lo
 	json_decref(filter);
 	if (err == 0)
 		err = kr_follow_log(mounted, text, log->json ? print_json : print_text);
+	if (err == -EOPNOTSUPP)
+		return kr_fail(err, "%s has no log: its view is node, or its daemon is older", mounted->path);
 	return err == -EBUSY ? kr_fail(err, "%s: 4 programs read its log already", mounted->path) : err;
 }
 

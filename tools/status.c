@@ -179,8 +179,10 @@ static void print_mount(const json_t *status)
 		kr_text_of(status, "source"), kr_text_of(status, "node_name"), kr_number(status, NULL, "pid"));
 	if (json_object_get(status, "user"))
 		printf("; of files, those of user %" JSON_INTEGER_FORMAT " alone\n", kr_number(status, NULL, "user"));
-	else
+	else if (json_object_get(status, "local"))
 		printf(", local directory %s\n", kr_text_of(status, "local"));
+	else
+		putchar('\n');
 	if (json_object_get(status, "lender"))
 		printf("  LENT        node %s has no disk: process and local directory are on %s\n",
 			kr_text_of(status, "node_name"), kr_text_of(status, "lender"));

@@ -58,6 +58,11 @@ static void ask_mount(const struct kr_mounted *mounted, void *context)
 		return;
 	}
 	if (json_object_get(status, "view")) { /* nothing moves there that the daemon sees */
+		if (top->path) {
+			kr_fail(-ENODATA, "%s is scratch of this node (view=node) and has no rates: kairan status %s",
+				mounted->path, mounted->path);
+			note_trouble(top);
+		}
 		json_decref(status);
 		return;
 	}
@@ -143,7 +148,7 @@ static char *draw(const struct top *top, unsigned width)
 	else if (!top->server && json_array_size(top->now))
 		kr_top_mounts(&moment, out);
 	else if (!top->server && !top->trouble)
-		fputs("no mounts of kairanfs here\n", out);
+		fputs("no mounts of a server here\n", out);
 	fclose(out);
 	return text;
 }

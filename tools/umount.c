@@ -88,6 +88,10 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		printf("the daemon of %s is gone\n", mounted->path);
 	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
 		json_decref(status);
+	if (!end_connection(mounted))
+		err = kr_unmount(mounted->path, true);
+	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
+		return kr_tool_failed();
 	if (strncmp(mounted->source, "job:", 4) == 0)
 		printf("if the job's head still serves, what it has not got stays here, and the next mount with the same "
 		       "local directory sends it\n");
@@ -96,10 +100,6 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		       "sends it\n");
 	else
 		printf("the next mount with the same local directory removes what this one held\n");
-	if (!end_connection(mounted))
-		err = kr_unmount(mounted->path, true);
-	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
-		return kr_tool_failed();
 	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,
 			pid);
@@ -160,10 +160,11 @@ static int flush_and_unmount(
 	int pid = 0, result = KR_EXIT_OK;
 	bool only_refused = false;
 	bool known = kr_control_address_read(mounted, &socket, &pid) == 0, dead = known && is_dead(mounted, pid);
+	bool removed = known && access(socket, F_OK) < 0 && errno == ENOENT;
 
 	if (force || dead)
 		return unmount_by_force(mounted, pid, dead);
-	if (known && !ends_job(mounted))
+	if (known && !removed && !ends_job(mounted))
 		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
 	if (result == KR_EXIT_FAILED) /* the daemon has ended meanwhile? members of a job end with the job's head */
 		return wait_until_gone(pid, KEPT_ALIVE_MS) ? unmount_by_force(mounted, pid, true) : result;
@@ -180,11 +181,11 @@ static int flush_and_unmount(
 			pid);
 		return KR_EXIT_LEFT;
 	}
-	if (!known) {
-		fprintf(stderr,
-			"kairan: %s is unmounted, but no daemon is known for it: whether all is on the server "
-			"cannot be told\n",
-			mounted->path);
+	if (!known || removed) {
+		fprintf(stderr, "kairan: %s is unmounted, but %s: whether all is on the server cannot be told\n",
+			mounted->path,
+			removed ? "somebody has removed its local directory, or files in it" :
+				  "no daemon is known for it");
 		return KR_EXIT_LEFT;
 	}
 	return result == KR_EXIT_LEFT && only_refused && refused_ok ? KR_EXIT_OK : result;

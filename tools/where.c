@@ -65,14 +65,14 @@ static struct held *find_node(struct subject *subject, const char *name)
 	return &larger[subject->count++];
 }
 
-/* Adds one file's ANSWER. */
-static void add_answer(struct subject *subject, const json_t *answer)
+/* Adds one file's ANSWER.  SIZE: what programs see; the server's may lack what nodes have not flushed. */
+static void add_answer(struct subject *subject, uint64_t size, const json_t *answer)
 {
 	const json_t *node;
 	size_t i;
 
 	subject->files++;
-	subject->bytes += kr_number(answer, NULL, "size");
+	subject->bytes += (json_int_t)size;
 	json_array_foreach(json_object_get(answer, "nodes"), i, node)
 	{
 		struct held *held = find_node(subject, kr_text_of(node, "node"));
@@ -169,17 +169,17 @@ static void complain(struct survey *survey, const char *path, int err)
 
 static void ask(struct survey *survey, size_t number)
 {
-	const char *path = survey->files.files[number].path;
+	const struct kr_tool_file *file = &survey->files.files[number];
 	KR_AUTO_FREE char *value = kr_xmalloc(VALUE_MAX);
-	ssize_t length = lgetxattr(path, "user.kairan.nodes.json", value, VALUE_MAX);
+	ssize_t length = lgetxattr(file->path, "user.kairan.nodes.json", value, VALUE_MAX);
 	json_t *answer = length < 0 ? NULL : json_loadb(value, (size_t)length, 0, NULL);
 
 	if (!answer) {
-		complain(survey, path, length < 0 ? errno : EBADMSG);
+		complain(survey, file->path, length < 0 ? errno : EBADMSG);
 		return;
 	}
 	pthread_mutex_lock(&survey->lock);
-	add_answer(&survey->subjects[survey->subject_of[number]], answer);
+	add_answer(&survey->subjects[survey->subject_of[number]], file->size, answer);
 	pthread_mutex_unlock(&survey->lock);
 	json_decref(answer);
 }

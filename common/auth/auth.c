@@ -57,7 +57,7 @@ void kr_auth_note_skew(struct kr_auth *auth, int64_t now)
 		auth->skew_s = auth->now.sec < 0 ? INT64_MIN : INT64_MAX;
 }
 
-static void make_context(struct kr_auth *auth)
+void kr_auth_make_context(struct kr_auth *auth)
 {
 	crypto_generichash_state state;
 
@@ -65,7 +65,8 @@ static void make_context(struct kr_auth *auth)
 	kr_digest_u32(&state, auth->proto_min);
 	kr_digest_u32(&state, auth->proto_max);
 	kr_digest_u32(&state, auth->proto);
-	crypto_generichash_update(&state, auth->key->id, KR_KEY_ID);
+	if (auth->key)
+		crypto_generichash_update(&state, auth->key->id, KR_KEY_ID);
 	kr_digest_u64(&state, (uint64_t)auth->now.sec);
 	kr_digest_u32(&state, auth->now.nsec);
 	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
@@ -123,7 +124,7 @@ int kr_auth_client_prove(
 	err = kr_handshake_answered(&auth->handshake, &server);
 	if (err)
 		return kr_auth_failed(auth, err);
-	make_context(auth);
+	kr_auth_make_context(auth);
 	if (!kr_handshake_verify(&auth->handshake, auth->key->secret, reply->proof))
 		return kr_auth_failed(auth,
 			kr_fail(-EKEYREJECTED,
@@ -151,21 +152,18 @@ int kr_auth_client_refused(struct kr_auth *auth, int err)
 	if (err == -EKEYEXPIRED && auth->key && auth->state == KR_AUTH_PROVED)
 		err = kr_fail(err,
 			"the server says that %s, which expires at %s, is out of its time, and that it is %s there "
-			"(make a new key: kairan "
-			"key; or set the clocks)",
+			"(make a new key: kairan key; or set the clocks)",
 			description, kr_key_time_format(auth->key->expires, expires),
 			kr_key_time_format(auth->now.sec, clock));
 	else if (err == -EKEYREJECTED)
 		err = kr_fail(err,
-			"the server does not accept %s (is the file a copy of one that kairand was started with? "
-			"its log "
-			"says why)",
+			"the server does not accept %s (is the file a copy of one that kairand was started with? its "
+			"log says why)",
 			description);
 	else if (err == -EOPNOTSUPP || err == -ENOSYS)
 		err = kr_fail(err,
 			"the server has no keys, so it cannot prove that it is the right one (start kairand with "
-			"--key, or do "
-			"without a key here)");
+			"--key, or do without a key here)");
 	else if (err == -EPROTO && auth->state == KR_AUTH_ASKED)
 		err = kr_fail(-EPROTONOSUPPORT,
 			"the server speaks another version of the protocol (are both sides of one release?)");
@@ -205,7 +203,7 @@ int kr_auth_server_challenge(struct kr_auth *auth, const struct kr_keyring *keyr
 	err = kr_handshake_answer(&auth->handshake, "key", fresh, security, &client);
 	if (err)
 		return kr_auth_failed(auth, err);
-	make_context(auth);
+	kr_auth_make_context(auth);
 	*ret_reply = (struct kr_auth_reply){
 		.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);

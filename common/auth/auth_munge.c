@@ -10,19 +10,6 @@
 
 static const uint8_t no_secret[KR_SECRET];
 
-static void make_context(struct kr_auth *auth)
-{
-	crypto_generichash_state state;
-
-	crypto_generichash_init(&state, NULL, 0, KR_CONTEXT);
-	kr_digest_u32(&state, auth->proto_min);
-	kr_digest_u32(&state, auth->proto_max);
-	kr_digest_u32(&state, auth->proto);
-	kr_digest_u64(&state, (uint64_t)auth->now.sec);
-	kr_digest_u32(&state, auth->now.nsec);
-	crypto_generichash_final(&state, auth->handshake.context, KR_CONTEXT);
-}
-
 static void make_payload(
 	const struct kr_auth *auth, bool server, const uint8_t random[KR_SECRET], uint8_t payload[KR_MUNGE_PAYLOAD])
 {
@@ -89,7 +76,7 @@ int kr_auth_munge_prove(struct kr_auth *auth, const struct kr_auth_munge_reply *
 	err = kr_handshake_answered(&auth->handshake, &server);
 	if (err)
 		return kr_auth_failed(auth, err);
-	make_context(auth);
+	kr_auth_make_context(auth);
 	memcpy(auth->random, random, KR_SECRET);
 	make_payload(auth, false, random, ret_payload);
 	auth->state = KR_AUTH_PROVED;
@@ -105,8 +92,7 @@ int kr_auth_munge_end(struct kr_auth *auth, uint32_t uid, uint32_t expected_uid,
 		return kr_auth_failed(auth,
 			kr_fail(-EKEYREJECTED,
 				"by MUNGE the server is run by user %u, and not by %u: it is not our server, or "
-				"munge_uid "
-				"should say so",
+				"munge_uid should say so",
 				uid, expected_uid));
 	if (!kr_handshake_verify(&auth->handshake, no_secret, payload))
 		return kr_auth_failed(auth,
@@ -121,8 +107,7 @@ int kr_auth_munge_refused(struct kr_auth *auth, int err)
 	if (err == -EKEYREJECTED)
 		err = kr_fail(err,
 			"the server does not accept our MUNGE credential (do both machines have the same munge.key, "
-			"and does kairand run as "
-			"the user of munge_uid? its log says why)");
+			"and does kairand run as the user of munge_uid? its log says why)");
 	else if (err == -EKEYEXPIRED)
 		err = kr_fail(err,
 			"by the server's clock our MUNGE credential is too old or of the future (set the clocks of "
@@ -159,7 +144,7 @@ int kr_auth_munge_challenge(struct kr_auth *auth, enum kr_security security,
 	auth->proto_max = request->proto_max;
 	auth->proto = KR_PROTO_VERSION;
 	auth->now = now;
-	make_context(auth);
+	kr_auth_make_context(auth);
 	*ret_reply = (struct kr_auth_munge_reply){
 		.proto = auth->proto, .now = now, .security = own->security, .cipher = own->ciphers};
 	memcpy(ret_reply->nonce, own->nonce, KR_NONCE);

@@ -28,6 +28,8 @@ static inline void kr_digest_u64(crypto_generichash_state *state, uint64_t value
 int kr_auth_failed(struct kr_auth *auth, int err);
 /* The same for a message that the other side must not send now. */
 int kr_auth_out_of_turn(struct kr_auth *auth);
+/* The hash of what both sides have said beside their offers: of a handshake by MUNGE there is no key. */
+void kr_auth_make_context(struct kr_auth *auth);
 /* Records how far the server's clock (auth->now) is from NOW, the local one, in seconds. */
 void kr_auth_note_skew(struct kr_auth *auth, int64_t now);
 

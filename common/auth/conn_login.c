@@ -9,11 +9,6 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-static int64_t now_s(void)
-{
-	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
-}
-
 static void end(struct kr_conn_login *login, int err, struct kr_seal_keys *keys)
 {
 	if (!err) {
@@ -52,7 +47,7 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 	if (err == -ECONNRESET)
 		return;
 	err = err < 0 ? kr_auth_client_refused(&login->auth, err) :
-			kr_auth_client_prove(&login->auth, message, now_s(), &prove);
+			kr_auth_client_prove(&login->auth, message, kr_clock_real_s(), &prove);
 	if (err < 0)
 		end(login, err, NULL);
 	else
@@ -62,7 +57,7 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 static void begin_key(struct kr_conn_login *login, const struct kr_fresh *fresh)
 {
 	struct kr_auth_request ask;
-	int err = kr_auth_client_begin(&login->auth, login->key, login->least, fresh, now_s(), &ask);
+	int err = kr_auth_client_begin(&login->auth, login->key, login->least, fresh, kr_clock_real_s(), &ask);
 
 	if (err < 0)
 		end(login, err, NULL);
@@ -103,7 +98,7 @@ static void on_munge_challenged(void *context, int err, const void *message, str
 		return;
 	randombytes_buf(random, sizeof(random));
 	err = err < 0 ? kr_auth_munge_refused(&login->auth, err) :
-			kr_auth_munge_prove(&login->auth, message, now_s(), random, payload);
+			kr_auth_munge_prove(&login->auth, message, kr_clock_real_s(), random, payload);
 	if (!err)
 		err = kr_munge_encode(login->munge_socket, login->munge_uid, payload, &credential);
 	sodium_memzero(random, sizeof(random));

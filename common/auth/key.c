@@ -177,7 +177,7 @@ int kr_key_of_secret(const uint8_t secret[KR_KEY_SECRET], struct kr_key **ret_ke
 	if (err)
 		return err;
 	key->owner.kind = KR_KEY_NODE;
-	key->created = 1;
+	key->created = KR_KEY_OF_SECRET_CREATED;
 	memcpy(key->secret, secret, KR_KEY_SECRET);
 	fingerprint(key, key->id);
 	*ret_key = key;

@@ -29,6 +29,8 @@
 enum { KR_KEY_ID = 16, KR_KEY_SECRET = 32, KR_KEY_NAME_MAX = 63, KR_KEY_TEXT = 4096, KR_KEY_TIME = 24 };
 /* A key is valid from so long before its time of creation: clocks differ. */
 enum { KR_KEY_SKEW_S = 300 };
+/* The time of creation of a key that all nodes of a job make, each by itself, from one secret. */
+enum { KR_KEY_OF_SECRET_CREATED = 1 };
 
 enum kr_key_kind { KR_KEY_NODE = 1, KR_KEY_USER = 2 };
 
@@ -54,7 +56,7 @@ int kr_key_new(
 	const struct kr_key_owner *owner, const char *name, int64_t created, int64_t expires, struct kr_key **ret_key);
 /* A made-up key for UID, the peer's uid by MUNGE. */
 int kr_key_of_munge(uint32_t uid, int64_t now, struct kr_key **ret_key);
-/* The node key with SECRET: created 1 (second), never expires. */
+/* The node key with SECRET: created KR_KEY_OF_SECRET_CREATED, never expires. */
 int kr_key_of_secret(const uint8_t secret[KR_KEY_SECRET], struct kr_key **ret_key);
 struct kr_key *kr_key_get(struct kr_key *key);
 /* Drops the reference; the last one wipes the key. */

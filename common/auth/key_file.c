@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,15 +19,13 @@ static int check_file(int fd, const char *path, size_t *ret_size)
 		return kr_fail(-EPERM, "key file %s: not a regular file", path);
 	if (st.st_uid != geteuid())
 		return kr_fail(-EPERM,
-			"key file %s belongs to user %u, and this program runs as user %u: it is not used (chown "
-			"it, or use a "
-			"copy of your own)",
+			"key file %s belongs to user %u, and this program runs as user %u: it is not used (chown it, "
+			"or use a copy of your own)",
 			path, st.st_uid, geteuid());
 	if (st.st_mode & 077)
 		return kr_fail(-EPERM,
 			"key file %s can be read or written by others (mode %04o): it is not used (chmod 600 it; if "
-			"others may "
-			"have read it, make a new key)",
+			"others may have read it, make a new key)",
 			path, st.st_mode & 07777);
 	if (st.st_size >= KR_KEY_TEXT)
 		return kr_fail(-EBADMSG, "%s: not a key file (it is too large)", path);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/util.h"

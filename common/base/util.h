@@ -42,6 +42,15 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 uint64_t kr_clock_ns(void);
 /* Nanoseconds since the epoch by CLOCK_REALTIME; only for times that people see and for mtimes. */
 uint64_t kr_clock_real_ns(void);
+/* The same clocks in milliseconds and in seconds. */
+static inline uint64_t kr_clock_ms(void)
+{
+	return kr_clock_ns() / KR_NS_PER_MS;
+}
+static inline int64_t kr_clock_real_s(void)
+{
+	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+}
 /* Waits for COND, as pthread_cond_wait, until END of CLOCK_MONOTONIC.  False: the time is over. */
 bool kr_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, struct timespec end);
 /* The moment NS from now by CLOCK_MONOTONIC. */

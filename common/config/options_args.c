@@ -1,7 +1,6 @@
 /* Options on the command line, and --help, which is made from the same table. */
 #include "common/config/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* See exposition.h. */
 #include "common/metrics/exposition.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,8 +48,8 @@ static void put_number(FILE *out, double number)
 		fprintf(out, " %.9g\n", number);
 }
 
-/* The labels of a sample: NAMES as in kr_metric.label (NULL: none), of which the only one has VALUE, or each has that of
- * the member of OBJECT with its name. */
+/* The labels of a sample: NAMES as in kr_metric.label (NULL: none), of which the only one has VALUE, or each has that
+ * of the member of OBJECT with its name. */
 struct labels {
 	const char *names, *value;
 	const json_t *object;

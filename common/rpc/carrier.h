@@ -33,11 +33,11 @@ struct kr_carrier_ops {
 	/* One more data of the peer may come: into BUF, of KR_BLOCK_SIZE.  Takes BUF's reference, also after an error.
 	 * 0 or -errno. */
 	int (*receive)(struct kr_carrier *carrier, struct kr_buf *buf);
-	/* Sends the SLICES of registered buffers as one data, and holds references to them meanwhile.  An error comes as
-	 * kr_conn_carrier_gone, not inside this call. */
+	/* Sends the SLICES of registered buffers as one data, and holds references to them meanwhile.  An error comes
+	 * as kr_conn_carrier_gone, not inside this call. */
 	void (*send)(struct kr_carrier *carrier, const struct kr_slice *slices, size_t count);
-	/* The connection has ended with ERR; -ETIMEDOUT: nothing has moved for 10 s, perhaps of the carrier's data.  The
-	 * last call: the carrier frees itself and all buffers. */
+	/* The connection has ended with ERR; -ETIMEDOUT: nothing has moved for 10 s, perhaps of the carrier's data.
+	 * The last call: the carrier frees itself and all buffers. */
 	void (*close)(struct kr_carrier *carrier, int err);
 };
 
@@ -54,8 +54,8 @@ bool kr_conn_had_carrier(const struct kr_conn *conn);
 /* Gives the carrier KR_CARRIER_GRANTS receives, or what there are buffers for.  Returns their number; -ENOBUFS: less
  * than KR_CARRIER_GRANTS_MIN; or receive's error. */
 int kr_conn_grant(struct kr_conn *conn);
-/* From the carrier: the peer has told its first CREDITS (at most KR_CARRIER_CREDITS), so data may be sent.  A connection
- * that is closing already does not use them. */
+/* From the carrier: the peer has told its first CREDITS (at most KR_CARRIER_CREDITS), so data may be sent.  A
+ * connection that is closing already does not use them. */
 void kr_conn_carrier_opened(struct kr_conn *conn, uint32_t credits);
 /* From the carrier: data has arrived in BUF, whose length is set.  Takes BUF's reference. */
 void kr_conn_carrier_received(struct kr_conn *conn, struct kr_buf *buf);

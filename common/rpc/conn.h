@@ -73,8 +73,8 @@ void kr_conn_local_host(const struct kr_conn *conn, char *host, size_t size);
 /* This side's port of a TCP connection; 0 on a Unix socket. */
 uint16_t kr_conn_local_port(const struct kr_conn *conn);
 
-/* Sends a request; CALLBACK gets the reply, and with -EPROTONOSUPPORT the reason (kr_fail_reason). Returns its id (> 0),
- * or 0 if the connection is closing or MSG cannot be encoded (the callback is not called then). */
+/* Sends a request; CALLBACK gets the reply, and with -EPROTONOSUPPORT the reason (kr_fail_reason). Returns its id, or
+ * 0 if the connection is closing or MSG cannot be encoded (the callback is not called then). */
 uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices,
 	size_t count, kr_reply_fn callback, void *context);
 /* As kr_conn_request, with an id of the caller's and extra flags (KR_FRAME_RESEND).  Ids of both kinds must not mix,

@@ -10,7 +10,6 @@
 
 #include "common/base/fail.h"
 #include "common/base/types.h"
-#include "common/base/util.h"
 #include "common/rpc/conn_priv.h"
 
 enum { TELL = KR_CARRIER_GRANTS / 4 };

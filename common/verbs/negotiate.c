@@ -6,7 +6,6 @@
 
 #include "common/base/fail.h"
 #include "common/base/log.h"
-#include "common/base/util.h"
 #include "common/rpc/resolve.h"
 #include "common/verbs/verbs_priv.h"
 

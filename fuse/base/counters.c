@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/histogram.h"
-#include "common/base/util.h"
 
 enum { SHARDS = 8, OPCODES = 64 };
 

@@ -80,7 +80,8 @@ static int check_link(const char *path)
 
 	if (lstat(path, &stat) == 0 && S_ISLNK(stat.st_mode) && stat.st_uid != 0 && stat.st_uid != geteuid())
 		return kr_fail(-EPERM,
-			"local directory %s is a symbolic link of user %u: remove it, or name another with -o local=DIR",
+			"local directory %s is a symbolic link of user %u: remove it, or name another with -o "
+			"local=DIR",
 			path, stat.st_uid);
 	return 0;
 }
@@ -104,11 +105,13 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 	 * daemon trusts the journal. */
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid() && options->replay)
 		return kr_fail(-EPERM,
-			"%s belongs to user %u: replay it as that user, with a key of that user; what it holds is that user's word",
+			"%s belongs to user %u: replay it as that user, with a key of that user; what it holds is that "
+			"user's word",
 			local->path, stat_now.st_uid);
 	if (stat(local->path, &stat_now) == 0 && stat_now.st_uid != geteuid())
 		return kr_fail(-EPERM,
-			"local directory %s belongs to user %u; give it to user %u, who mounts, or name another with -o local=DIR",
+			"local directory %s belongs to user %u; give it to user %u, who mounts, or name another with "
+			"-o local=DIR",
 			local->path, stat_now.st_uid, geteuid());
 	return 0;
 }
@@ -117,7 +120,8 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 static const char *advice(const struct kr_local *local, const char *if_new)
 {
 	return faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ?
-		"it can hold unflushed bytes, so see that they are still yours, and make it yours alone (chown, chmod go-w)" :
+		"it can hold unflushed bytes, so see that they are still yours, and make it yours alone (chown, chmod "
+		"go-w)" :
 		if_new;
 }
 
@@ -133,7 +137,8 @@ static int check_ours(const struct kr_local *local)
 		return kr_fail_errno(-errno, "local directory %s", local->path);
 	if (stat.st_uid != geteuid() || (stat.st_mode & 022))
 		return kr_fail(-EPERM,
-			"local directory %s can be written to by others (user %u, mode %04o), who could take its journal away: %s",
+			"local directory %s can be written to by others (user %u, mode %04o), who could take its "
+			"journal away: %s",
 			local->path, stat.st_uid, stat.st_mode & 07777,
 			advice(local, "chmod go-w it, or name one below it with -o local=DIR"));
 	for (size_t i = 0; i < KR_ARRAY_SIZE(names); i++) {
@@ -156,7 +161,8 @@ static int check_place(const struct kr_mount_options *options, const struct kr_l
 
 	if (path && !options->replay && kr_path_below(path, options->mount_point)) /* a replay mounts nothing */
 		return kr_fail(-EINVAL,
-			"local directory %s lies at or below the mount point: name one on a local disk with -o local=DIR",
+			"local directory %s lies at or below the mount point: name one on a local disk with -o "
+			"local=DIR",
 			local->path);
 	return 0;
 }
@@ -184,11 +190,12 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 		if (waited_ms > (leaves ? drain_ms + LEAVE_MS : NOTICE_MS))
 			return kr_fail(-EBUSY,
 				leaves ?
-					"local directory %s is in use by a mount that has ended and still flushes; try again" :
+					"local directory %s is in use by a mount that has ended and still flushes; try "
+					"again" :
 					"local directory %s is in use by another mount, or by one that was unmounted "
-					"lazily under programs that use it, or unmounted here but held by another mount "
-					"namespace"
-					" (fuser %s/lock tells by which process); give each mount its own with -o local=DIR",
+					"lazily under programs that use it, or unmounted here but held by another "
+					"mount namespace (fuser %s/lock tells by which process); give each mount its "
+					"own with -o local=DIR",
 				local->path, local->path);
 		if (waited_ms > NOTICE_MS && !told)
 			kr_log_info("waiting for the mount before, which flushes what it has in %s", local->path);
@@ -275,7 +282,8 @@ static int parse_identity(struct kr_local *local, const char *text)
 	json_decref(identity);
 	if (!good)
 		return kr_fail(-EBADMSG,
-			"%s/identity is damaged; look at %s/journal with kairan journal before you remove the directory",
+			"%s/identity is damaged; look at %s/journal with kairan journal before you remove the "
+			"directory",
 			local->path, local->path);
 	return 0;
 }
@@ -331,7 +339,8 @@ static int check_only_ours(const struct kr_local *local)
 		others |= entry->d_name[0] != '.' && strcmp(entry->d_name, "lock") != 0;
 		if (!is_ours)
 			err = kr_fail(-EINVAL,
-				"local directory %s holds %s: name an empty one, or one that is not there yet, with -o local=DIR",
+				"local directory %s holds %s: name an empty one, or one that is not there yet, with -o "
+				"local=DIR",
 				local->path, entry->d_name);
 	}
 	closedir(stream);

@@ -7,7 +7,6 @@
 #include "fuse/base/loop.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"

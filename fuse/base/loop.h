@@ -7,7 +7,6 @@
 #ifndef KR_FUSE_LOOP_H
 #define KR_FUSE_LOOP_H
 
-#include <stdatomic.h>
 #include <uv.h>
 
 #include "common/base/list.h"

@@ -25,54 +25,69 @@ enum { SIZE_MIN = 1 << 20 };
 
 /* clang-format off */
 static const struct kr_option table[] = {
-	{.name = "view", .type = KR_OPTION_ENUM, .offset = FIELD(view), .default_text = "cache", .choices = "cache|node|job",
-		.help = "cache: the server's export, cached here; node: an empty file system on this node's disk, which no server knows "
-			"and which is gone when it is unmounted; job: one that all nodes of a job share, on the disk of the node that "
-			"mounts it first, and which is gone when that node unmounts it"},
+	{.name = "view", .type = KR_OPTION_ENUM, .offset = FIELD(view), .default_text = "cache",
+		.choices = "cache|node|job",
+		.help = "cache: the server's export, cached here; node: an empty file system on this node's disk, "
+			"which no server knows and which is gone when it is unmounted; job: one that all nodes of a "
+			"job share, on the disk of the node that mounts it first, and which is gone when that node "
+			"unmounts it"},
 	{.name = "job", .type = KR_OPTION_STRING, .offset = FIELD(job), .value_name = "NAME",
 		.help = "which job's file system a view=job is"},
 	{.name = "size", .type = KR_OPTION_SIZE, .offset = FIELD(size), .default_text = "0",
-		.help = "limit of what a view=node, or a view=job on this node's disk, may hold; 0: what the disk holds"},
+		.help = "limit of what a view=node, or a view=job on this node's disk, may hold; 0: what the disk "
+			"holds"},
 	{.name = "local", .type = KR_OPTION_STRING, .offset = FIELD(local), .value_name = "DIR|@NODE[:PORT]",
-		.help = "directory on a local disk for journal and cache, or for what a view=node or view=job holds (default: /var/tmp/kairan-UID/..., "
-			"by source and mount point); @NODE: journal and cache are on the disk of that node, which runs kairanfs --lend"},
+		.help = "directory on a local disk for journal and cache, or for what a view=node or view=job holds "
+			"(default: /var/tmp/kairan-UID/..., by source and mount point); @NODE: journal and cache are "
+			"on the disk of that node, which runs kairanfs --lend"},
 	{.name = "key", .type = KR_OPTION_PATH, .offset = FIELD(key), .value_name = "FILE",
 		.help = "key to prove to the server, made by kairan key; read again for each connection"},
 	{.name = "munge", .type = KR_OPTION_BOOL, .offset = FIELD(munge),
 		.help = "prove to the server by MUNGE who mounts, instead of with a key"},
 	{.name = "munge_socket", .type = KR_OPTION_PATH, .offset = FIELD(munge_socket), .value_name = "PATH",
 		.help = "where munged listens, if not at the usual place"},
-	{.name = "munge_uid", .type = KR_OPTION_COUNT, .offset = FIELD(munge_uid), .default_text = "0", .max = UINT32_MAX - 1, .value_name = "UID",
+	{.name = "munge_uid", .type = KR_OPTION_COUNT, .offset = FIELD(munge_uid), .default_text = "0",
+		.max = UINT32_MAX - 1, .value_name = "UID",
 		.help = "user that kairand must be run by, according to MUNGE"},
-	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "auth", .choices = KR_SECURITY_CHOICES,
+	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "auth",
+		.choices = KR_SECURITY_CHOICES,
 		.help = "least security of connections that is wanted; the server may give more: see kairand(8)"},
 	{.name = "ring", .type = KR_OPTION_STRING, .offset = FIELD(ring), .value_name = "NAME",
-		.help = "share blocks and chains of flushes only with nodes whose mounts name the same ring (default: those without a name)"},
+		.help = "share blocks and chains of flushes only with nodes whose mounts name the same ring (default: "
+			"those without a name)"},
 	{.name = "ring_port", .type = KR_OPTION_STRING, .offset = FIELD(ring_port), .value_name = "PORTS",
-		.help = "TCP port where other nodes reach this mount for file data, for a firewall; of a range LOW-HIGH the first that is free "
-			"(default: one that the kernel chooses)"},
-	{.name = "transport", .type = KR_OPTION_ENUM, .offset = FIELD(transport), .default_text = "auto", .choices = KR_TRANSPORT_CHOICES,
-		.help = "how file data moves on ring connections: auto over RDMA verbs where both ends have them, else over TCP; "
-			"tcp without RDMA; verbs as auto, but no mount without an RDMA device"},
-	{.name = "lanes", .type = KR_OPTION_COUNT, .offset = FIELD(lanes), .default_text = "8", .min = 1, .max = 64, .value_name = "N",
-		.help = "connections to one upstream at most; more than one only over long links, where one is not enough"},
+		.help = "TCP port where other nodes reach this mount for file data, for a firewall; of a range "
+			"LOW-HIGH the first that is free (default: one that the kernel chooses)"},
+	{.name = "transport", .type = KR_OPTION_ENUM, .offset = FIELD(transport), .default_text = "auto",
+		.choices = KR_TRANSPORT_CHOICES,
+		.help = "how file data moves on ring connections: auto over RDMA verbs where both ends have them, else "
+			"over TCP; tcp without RDMA; verbs as auto, but no mount without an RDMA device"},
+	{.name = "lanes", .type = KR_OPTION_COUNT, .offset = FIELD(lanes), .default_text = "8", .min = 1, .max = 64,
+		.value_name = "N",
+		.help = "connections to one upstream at most; more than one only over long links, where one is not "
+			"enough"},
 	{.name = "node", .type = KR_OPTION_STRING, .offset = FIELD(node), .value_name = "NAME",
 		.help = "this node's name, which gives its place in ring order (default: the host name)"},
-	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync", .choices = "sync|async",
+	{.name = "close", .type = KR_OPTION_ENUM, .offset = FIELD(close), .default_text = "sync",
+		.choices = "sync|async",
 		.help = "close(2) returns when the bytes are applied at the server, or when they are in the journal"},
 	{.name = "coherence", .type = KR_OPTION_ENUM, .offset = FIELD(coherence), .default_text = "strict",
-		.choices = "strict|relaxed|ordered", .help = "strict: reads see other nodes' writes at once; relaxed: not where this node "
-			"has unflushed bytes of its own; ordered: strict, and writers on different nodes take turns"},
+		.choices = "strict|relaxed|ordered",
+		.help = "strict: reads see other nodes' writes at once; relaxed: not where this node has unflushed "
+			"bytes of its own; ordered: strict, and writers on different nodes take turns"},
 	{.name = "journal_max", .type = KR_OPTION_SIZE, .offset = FIELD(journal_max), .default_text = "0",
 		.help = "limit of the journal, at which writers wait; 0: a quarter of the free space, at most 16G"},
 	{.name = "cache_max", .type = KR_OPTION_SIZE, .offset = FIELD(cache_max), .default_text = "0",
 		.help = "limit of the read cache; 0: by the free space"},
 	{.name = "flush_age", .type = KR_OPTION_SECONDS, .offset = FIELD(flush_age), .default_text = "5", .min = 10,
 		.max = KR_FLUSH_AGE_MAX_MS, .help = "bytes older than this go to the server without being asked"},
-	{.name = "flush_backlog", .type = KR_OPTION_SIZE, .offset = FIELD(flush_backlog), .default_text = "8M", .min = 65536,
+	{.name = "flush_backlog", .type = KR_OPTION_SIZE, .offset = FIELD(flush_backlog), .default_text = "8M",
+		.min = 65536,
 		.help = "with more unflushed bytes than this of one file they go to the server at once"},
-	{.name = "stripe_size", .type = KR_OPTION_SIZE, .offset = FIELD(stripe_size), .default_text = "0", .max = UINT64_C(1) << 40,
-		.help = "stripes in which collective MPI-IO deals out files, unless the program says so; 0: the library's default"},
+	{.name = "stripe_size", .type = KR_OPTION_SIZE, .offset = FIELD(stripe_size), .default_text = "0",
+		.max = UINT64_C(1) << 40,
+		.help = "stripes in which collective MPI-IO deals out files, unless the program says so; 0: the "
+			"library's default"},
 	{.name = "hard", .type = KR_OPTION_BOOL, .offset = FIELD(hard),
 		.help = "operations wait for an unreachable server (the default)"},
 	{.name = "soft", .type = KR_OPTION_BOOL, .offset = FIELD(soft),
@@ -82,23 +97,29 @@ static const struct kr_option table[] = {
 	{.name = "connect_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(connect_timeout), .default_text = "15",
 		.min = 100, .max = 604800000, .help = "for how long the mount tries to reach the server"},
 	{.name = "drain_timeout", .type = KR_OPTION_SECONDS, .offset = FIELD(drain_timeout), .default_text = "30",
-		.max = 86400000, .help = "how long the daemon flushes at unmount and SIGTERM before it leaves the rest in the journal"},
+		.max = 86400000, .help = "how long the daemon flushes at unmount and SIGTERM before it leaves the rest "
+			"in the journal"},
 	{.name = "threads", .type = KR_OPTION_COUNT, .offset = FIELD(threads), .default_text = "0", .max = 64,
 		.help = "threads that answer the kernel; 0: by the number of processors"},
 	{.name = "cpus", .type = KR_OPTION_STRING, .offset = FIELD(cpus), .value_name = "LIST",
 		.help = "processors that the daemon may use, like 0-3:8 (default: all that its parent may)"},
 	{.name = "shared_mmap", .type = KR_OPTION_BOOL, .offset = FIELD(shared_mmap),
-		.help = "on kernels before 6.6, which need it for that: files open for reading and writing can be mapped with MAP_SHARED"},
+		.help = "on kernels before 6.6, which need it for that: files open for reading and writing can be "
+			"mapped with MAP_SHARED"},
 	{.name = "metrics", .type = KR_OPTION_STRING, .offset = FIELD(metrics), .value_name = "ADDR:PORT",
-		.help = "serve metrics for Prometheus at http://ADDR:PORT/metrics, and a page for browsers at /, to everybody "
-			"who reaches the address; off by default"},
+		.help = "serve metrics for Prometheus at http://ADDR:PORT/metrics, and a page for browsers at /, to "
+			"everybody who reaches the address; off by default"},
 	{.name = "nonempty", .type = KR_OPTION_BOOL, .offset = FIELD(nonempty),
 		.help = "mount over a directory that is not empty"},
 	{.name = "lend", .type = KR_OPTION_PATH, .offset = FIELD(lend), .value_name = "DIR", .command_line_only = true,
-		.help = "mount nothing, but serve nodes without a disk (local=@NODE), with their journals and caches in DIR"},
-	{.name = "listen", .type = KR_OPTION_STRING, .offset = FIELD(listen), .value_name = "ADDR[:PORT]", .command_line_only = true,
-		.help = "with lend: where nodes without a disk connect to (default: all addresses of IPv4 with a key, else 127.0.0.1; port 7441)"},
-	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground), .command_line_only = true,
+		.help = "mount nothing, but serve nodes without a disk (local=@NODE), with their journals and caches "
+			"in DIR"},
+	{.name = "listen", .type = KR_OPTION_STRING, .offset = FIELD(listen), .value_name = "ADDR[:PORT]",
+		.command_line_only = true,
+		.help = "with lend: where nodes without a disk connect to (default: all addresses of IPv4 with a key, "
+			"else 127.0.0.1; port 7441)"},
+	{.name = "foreground", .letter = 'f', .type = KR_OPTION_BOOL, .offset = FIELD(foreground),
+		.command_line_only = true,
 		.help = "stay in the foreground, log to standard error"},
 	{.name = "debug", .letter = 'd', .type = KR_OPTION_BOOL, .offset = FIELD(debug), .command_line_only = true,
 		.help = "log everything that is worth a line"},
@@ -176,8 +197,8 @@ static int take_other(void *values, const char *key, const char *value)
 static const struct kr_options set = {
 	.program = "kairanfs",
 	.usage = "HOST[:PORT]:/[SUBDIR] | none MOUNTPOINT [-f] [-o OPTION[,OPTION...]], or --lend DIR",
-	.about =
-		"Mounts a directory that kairand exports, or, as none with -o view=node, one of this node alone. Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
+	.about = "Mounts a directory that kairand exports, or, as none with -o view=node, one of this node alone. "
+		 "Returns when the mount answers; unmount with fusermount3 -u or kairan umount.",
 	.section = "mount",
 	.default_file = KR_OPTIONS_FILE,
 	.options = table,
@@ -249,6 +270,18 @@ static bool is_given(const struct kr_mount_options *options, const char *name)
 	return false;
 }
 
+/* The defaults of a view=job.  Nothing has to survive the job, so what a node writes stays on its disk until another
+ * node asks for it, or until there is too much of it (flush.h). */
+static void set_job_defaults(struct kr_mount_options *options)
+{
+	if (!is_given(options, "close"))
+		options->close = KR_CLOSE_ASYNC;
+	if (!is_given(options, "flush_age"))
+		options->flush_age = KR_FLUSH_AGE_MAX_MS;
+	if (!is_given(options, "flush_backlog"))
+		options->flush_backlog = UINT64_MAX;
+}
+
 static int check_job(struct kr_mount_options *options)
 {
 	if (!options->job || !kr_text_is_name(options->job, KR_JOB_NAME_MAX))
@@ -258,14 +291,6 @@ static int check_job(struct kr_mount_options *options)
 		return kr_fail(-EINVAL, "%s: of a view=job nothing is below / when it begins", options->source);
 	if (options->size && options->size < SIZE_MIN)
 		return kr_fail(-EINVAL, "size: at least 1M");
-	/* Nothing has to survive the job, so what a node writes stays on its disk until another node asks for it, or
-	 * until there is too much of it (flush.h). */
-	if (!is_given(options, "close"))
-		options->close = KR_CLOSE_ASYNC;
-	if (!is_given(options, "flush_age"))
-		options->flush_age = KR_FLUSH_AGE_MAX_MS;
-	if (!is_given(options, "flush_backlog"))
-		options->flush_backlog = UINT64_MAX;
 	return 0;
 }
 
@@ -378,6 +403,8 @@ int kr_mount_options_parse(int argc, char **argv, struct kr_mount_options *ret_o
 
 	if (err < 0)
 		return err;
+	if (ret_options->view == KR_VIEW_JOB)
+		set_job_defaults(ret_options);
 	if (arguments.help)
 		kr_options_help(&set, stdout);
 	else if (arguments.version)

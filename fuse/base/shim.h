@@ -1,5 +1,5 @@
 /* FUSE features that the kernel has and an old libfuse does not pass on.  They are mmap on direct_io handles, parallel
- * direct writes, parallel directory operations, and passthrough.  With a libfuse that knows them this is a thin wrapper.
+ * direct writes, parallel directory operations, and passthrough.  This is a thin wrapper of a libfuse that knows them.
  *
  * All of libfuse's replies pass the shim, which shows them to a hook.
  */

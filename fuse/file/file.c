@@ -367,14 +367,15 @@ static bool keeps_open(const struct kr_file *file)
 		kr_lease_state_has(&file->holder, KR_LEASE_READ);
 }
 
-/* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together. The last
- * waits until the bytes are flushed, so that an unlinked file stays until then. */
+/* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together.  The last
+ * waits until the bytes are flushed: so a file whose name goes meanwhile stays.  Then it goes out, and if no other node
+ * has the file open, the server removes it and lets this node discard the bytes. */
 static void send_close(struct kr_file *file, bool dirty, bool keep)
 {
 	uint32_t used = KR_MAX(file->open.handles + file->open.opening, (uint32_t)keep);
 	struct kr_close_request request = {.file = file->fid};
 
-	if (file->open.closing || file->open.count <= used || (dirty && used == 0))
+	if (file->open.closing || file->open.count <= used || (dirty && used == 0 && !file->open.nameless))
 		return;
 	request.count = file->open.count - used;
 	file->open.count = used;

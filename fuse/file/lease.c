@@ -4,7 +4,6 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
-#include "fuse/base/loop.h"
 #include "fuse/file/file_priv.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/session/rpc.h"
@@ -198,7 +197,8 @@ void kr_file_flush_untaken(struct kr_file *file)
 	file->lease.could_flush = false;
 	if (!file->lease.doubted)
 		kr_log_warn(
-			"%s: the server does not take its bytes, for want of a lease that this node believes to have: asked for again",
+			"%s: the server does not take its bytes, for want of a lease that this node believes to have: "
+			"asked for again",
 			kr_file_label(file, &label));
 	file->lease.doubted = true;
 	kr_file_step(file);

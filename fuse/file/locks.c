@@ -312,8 +312,8 @@ static void lost(struct kr_file *file, const struct kr_lock *lock)
 
 	KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);
 
-	kr_log_warn(
-		"process %u has lost its %s on %s: this node was cut off for too long, others may have had it meanwhile",
+	kr_log_warn("process %u has lost its %s on %s: this node was cut off for too long, others may have had it "
+		    "meanwhile",
 		lock->pid, lock->owner.flock ? "flock" : "byte-range lock", path ? path : "a file");
 	if (held && held->via)
 		atomic_store(&((struct kr_handle *)held->via)->lost_lock, true);

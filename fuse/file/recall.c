@@ -27,9 +27,9 @@ struct recall {
 	struct kr_down down;
 };
 
-/* One invalidation of a file's pages. */
 enum { LATE_READS_MS = 3000 };
 
+/* One invalidation of a file's pages. */
 struct kr_file_drop {
 	struct kr_notify_job job;
 	struct kr_link link;  /* kr_files.drops */
@@ -65,6 +65,9 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 		file->open.nameless = true;
 		kr_stage_abandon(file->stage);
 	}
+	if ((request->kinds & KR_RECALL_DISCARD) && !file->open.handles && !file->open.opening &&
+		file->mount->files->flush->is_busy(file))
+		file->mount->files->flush->discard(file);
 	kr_list_append(&file->lease.recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_recalled(&file->holder, request->kinds);

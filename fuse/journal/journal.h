@@ -127,13 +127,14 @@ void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map
  * is needed. */
 void kr_journal_discard_damage(struct kr_journal *journal);
 
-/* The data of PIECE, which has a holder, can be read until kr_journal_unpin, also when the holder has gone.  A pin keeps
- * no record alive: a start of the daemon never sends for its sake what is durable, and maybe overwritten by others. */
+/* The data of PIECE, which has a holder, can be read until kr_journal_unpin, also when the holder has gone.  A pin
+ * keeps no record alive: a start of the daemon never sends for its sake what is durable, and maybe overwritten by
+ * others. */
 void kr_journal_pin(struct kr_journal *journal, const struct kr_extent *piece);
 void kr_journal_unpin(struct kr_journal *journal, const struct kr_extent *piece);
 
-/* Reads bytes that have a holder or a pin: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has lost them.
- * The second also compares the records' checksums (reads whole records): for what leaves this machine. */
+/* Reads bytes that have a holder or a pin: LENGTH from POSITION, within one extent.  -EBADMSG or -EIO: the disk has
+ * lost them.  The second also compares the records' checksums (reads whole records): for what leaves this machine. */
 int kr_journal_read(struct kr_journal *journal, uint64_t position, void *buffer, size_t length);
 int kr_journal_read_verified(struct kr_journal *journal, uint64_t position, void *buffer, size_t length);
 

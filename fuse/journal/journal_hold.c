@@ -125,6 +125,16 @@ static void for_each_slot(struct kr_journal *journal, const struct kr_extent *pi
 	}
 }
 
+/* Gives the lock back, and wakes a writer that waits for room. */
+static void unlock_and_tell(struct kr_journal *journal)
+{
+	const bool tell = space_came(journal);
+
+	kr_journal_unlock(journal);
+	if (tell && journal->options.on_space)
+		journal->options.on_space(journal->options.context);
+}
+
 void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece)
 {
 	KR_SCOPED_LOCK(&journal->lock);
@@ -134,14 +144,10 @@ void kr_journal_hold(struct kr_journal *journal, const struct kr_extent *piece)
 void kr_journal_release(void *context, const struct kr_extent *piece)
 {
 	struct kr_journal *journal = context;
-	bool tell;
 
 	pthread_mutex_lock(&journal->lock);
 	for_each_slot(journal, piece, kr_slot_release);
-	tell = space_came(journal);
-	kr_journal_unlock(journal);
-	if (tell && journal->options.on_space)
-		journal->options.on_space(journal->options.context);
+	unlock_and_tell(journal);
 }
 
 void kr_journal_pin(struct kr_journal *journal, const struct kr_extent *piece)
@@ -154,7 +160,6 @@ void kr_journal_pin(struct kr_journal *journal, const struct kr_extent *piece)
 void kr_journal_unpin(struct kr_journal *journal, const struct kr_extent *piece)
 {
 	struct kr_segment *segment;
-	bool tell;
 
 	pthread_mutex_lock(&journal->lock);
 	segment = kr_journal_segment(journal, piece->position >> 32);
@@ -162,10 +167,7 @@ void kr_journal_unpin(struct kr_journal *journal, const struct kr_extent *piece)
 	segment->pins--;
 	journal->pins--;
 	kr_journal_retire(journal, segment);
-	tell = space_came(journal);
-	kr_journal_unlock(journal);
-	if (tell && journal->options.on_space)
-		journal->options.on_space(journal->options.context);
+	unlock_and_tell(journal);
 }
 
 struct pieces {

@@ -1,8 +1,6 @@
 /* See journal_record.h. */
 #include "fuse/journal/journal_record.h"
 
-#include <string.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

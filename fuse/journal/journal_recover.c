@@ -418,8 +418,8 @@ static int refuse_other(const struct kr_journal *journal, uint32_t later)
 	if (later)
 		return kr_fail(-EPROTO,
 			"%s is a journal of version %u, and kairan " KR_VERSION
-			" knows version %d: mount once more with the later kairan that wrote it, which sends its bytes, or "
-			"remove the directory to give them up",
+			" knows version %d: mount once more with the later kairan that wrote it, which sends its "
+			"bytes, or remove the directory to give them up",
 			journal->options.directory, later, KR_JOURNAL_VERSION);
 	return kr_fail(-EPROTO,
 		"%s has bytes that a former version of kairan has journaled: mount once more with that version, which "

@@ -4,7 +4,8 @@
  * finds the disk or journal_max full: dead records beside live ones, a dead active segment, spare ones.
  * Why no byte is lost.  The reclaimer punches only data of slots without a holder that say so on the disk, and such a
  * slot is never held again.  An `in_flight` of the reclaimer's own keeps the segment from reuse, and the end of its
- * data from moving back.  It leaves pinned segments alone.  The reclaimer does not touch what is behind used_data when it looks at the slots.
+ * data from moving back.  It leaves pinned segments alone.  The reclaimer does not touch what is behind used_data when
+ * it looks at the slots.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,6 @@
 #include "fuse/journal/journal_uncovered.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,8 +139,8 @@ static void note_damage(struct kr_recovery *recovery, const char *why)
 	if (!damage)
 		return;
 	if (asprintf(&damage->text,
-		    "'%s' %s: it may have spoken of any file, so unflushed bytes are late wherever others have changed a file since "
-		    "its last write here",
+		    "'%s' %s: it may have spoken of any file, so unflushed bytes are late wherever others have "
+		    "changed a file since its last write here",
 		    KR_JOURNAL_UNCOVERED, why) < 0)
 		damage->text = kr_xstrdup("damage");
 	kr_list_append(&recovery->damage, &damage->link);

@@ -12,13 +12,13 @@
  * Invariant.  When this node has answered INVALIDATE, the kernel holds no attributes of that bucket that are older, and
  * will install none.  When the node sends a request that changes a file, or has answered a write, the same is true of
  * that file.  (Of what a name stands for that a request removes or renames: when the request has been answered.)  Why:
- *   1. The thread that gives a grant first enters it into the inode table, and then looks whether the attributes are
- *      still true (in the attribute cache, in the file's dirty map).  The thread that takes it back first makes them
+ *   1. The thread that gives a grant first enters it into the inode table.  Then it looks into the attribute cache
+ *      and the file's dirty map whether the attributes are still true.  The thread that takes it back first makes them
  *      untrue there, and then looks into the inode table.  So one of the two sees the other.
  *   2. The notification (attributes only) makes the kernel drop what it holds, and gives the inode a new version.  The
  *      kernel ignores a reply to a request that it made before that version.  So it does not matter when a reply that
  *      is under way arrives, as long as the inode stays in the kernel's memory.
- *   3. If the kernel evicts the inode after that, and the reply makes it anew, then the kernel sees that an inode was
+ *   3. The kernel can evict the inode after that, and the reply makes it anew.  Then the kernel sees that an inode was
  *      evicted since it made the request, and takes the attributes for expired (evict_ctr, since Linux 6.14).
  *   4. If the kernel does not know the inode when it is notified (ENOENT), a reply to LOOKUP can be under way that will
  *      make it.  "The write to /dev/fuse has returned" does not mean that the program's thread has installed it.
@@ -60,7 +60,7 @@ enum {
 	KR_KERNEL_ATTRS_MINOR = 42,
 	KR_KERNEL_ATTRS_MS = 10000,       /* the longest timeout ... */
 	KR_KERNEL_ATTRS_GRANT_MS = 15000, /* ... is over after so long, whenever the kernel installs the reply */
-	/* An ACL stays in the kernel for so long at most.  The server remembers for 90 s what a node may note for 60 s. */
+	/* An ACL stays in the kernel for so long at most.  The server remembers for 90 s what a node notes for 60 s. */
 	KR_KERNEL_ACLS_MS = 20000,
 };
 

@@ -1,8 +1,9 @@
 /* Names in the kernel: for how long the kernel may walk a name by itself, and how the node takes that back.
  *
  * A loan.  A reply to LOOKUP lends the kernel the name for KR_NAME_LOAN_MS.  So one LOOKUP serves the system calls that
- * follow at once (`ls -l` makes three for each file), and the directories of a path are not looked up again for each
- * file in them.  A reply to READDIRPLUS lends all names in it that the attribute cache knows.  There is a loan only
+ * follow at once (`ls -l` makes three for each file).  And the kernel does not look up the directories of a path
+ * again for each file in them.  A reply to READDIRPLUS lends all names in it that the attribute cache knows.  There is
+ * a loan only
  *   - for programs that go through directories: of names in a directory that has been listed in the last
  *     KR_NAME_LISTED_S, or in which KR_NAME_BURST names were looked up within a second, or in one above it;
  *   - of a name that exists and that the attribute cache knows, while no request of our own changes it;

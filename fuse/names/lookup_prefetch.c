@@ -176,11 +176,6 @@ void kr_lookup_prefetch_free(struct kr_lookup_prefetch *prefetch)
 
 /* --- calls ------------------------------------------------------------------------------------ */
 
-static uint64_t now_ms(void)
-{
-	return kr_clock_ns() / KR_NS_PER_MS;
-}
-
 static bool asks_for(const struct call *call, const char *name)
 {
 	char one[KR_NAME_MAX + 1];
@@ -245,7 +240,7 @@ static void tell_listing(struct call *call)
 	while (kr_lookups_take_name(&r, name) > 0) {
 		bool good = known(call, name);
 
-		kr_dir_listing_brought(listed->listing, name, good, now_ms());
+		kr_dir_listing_brought(listed->listing, name, good, kr_clock_ms());
 		any |= good;
 	}
 	if (!any)
@@ -277,7 +272,7 @@ static struct call *begin_call(struct kr_mount *mount, const struct listed *list
 	if (prefetch->call_count == KR_LOOKUP_PREFETCH_CALLS_MAX)
 		return NULL;
 	call = new_call(mount, &listed->place.cred, &listed->place.fid);
-	count = name ? kr_dir_listing_ahead(listed->listing, name, now_ms(), known, call, names) :
+	count = name ? kr_dir_listing_ahead(listed->listing, name, kr_clock_ms(), known, call, names) :
 		       kr_dir_listing_first(listed->listing, known, call, names);
 	for (size_t i = 0; i < count; i++)
 		kr_lookups_put_name(&call->names, names[i]);
@@ -307,7 +302,7 @@ struct kr_list *kr_lookup_prefetch_ask(
 	call = begin_call(mount, listed, name);
 	if (!call)
 		return NULL;
-	prefetch->looked_ms = now_ms();
+	prefetch->looked_ms = kr_clock_ms();
 	return &call->waiting;
 }
 
@@ -318,7 +313,7 @@ struct kr_list *kr_lookup_prefetch_ahead(
 	struct listed *listed = find(prefetch, parent, cred);
 	struct call *call;
 
-	if (!listed || !prefetch->looked_ms || now_ms() - prefetch->looked_ms > KR_LOOKUP_PREFETCH_LOOKED_MS)
+	if (!listed || !prefetch->looked_ms || kr_clock_ms() - prefetch->looked_ms > KR_LOOKUP_PREFETCH_LOOKED_MS)
 		return NULL;
 	call = begin_call(mount, listed, NULL);
 	return call ? &call->waiting : NULL;

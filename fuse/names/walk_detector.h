@@ -1,5 +1,5 @@
-/* Directories that programs go through by names which they know from elsewhere (rsync, git status, make), or in which
- * they look for names that are not there (cp, compilers, Python's imports), without listing them: a pure state machine.
+/* Directories that programs go through without listing them: a pure state machine.  The programs know the names from
+ * elsewhere (rsync, git status, make), or look for names that are not there (cp, compilers, Python's imports).
  * Not thread-safe.
  *
  * Each name that had to be asked for by itself counts; after KR_WALK_DETECTOR_FIRST in one place it is worth listing,

@@ -10,11 +10,9 @@
 #include <assert.h>
 #include <errno.h>
 #include <linux/fuse.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/fail.h"
 #include "common/base/util.h"
 #include "fuse/base/counters.h"
 #include "fuse/base/cred.h"
@@ -255,6 +253,12 @@ void kr_op_reply_err(struct kr_op *op, int err)
 	kr_op_free(op);
 }
 
+void kr_op_on_nothing(struct kr_op *op, int err, const void *reply, struct kr_buf *data)
+{
+	(void)reply, (void)data;
+	kr_op_reply_err(op, err);
+}
+
 static void on_call_reply(void *context, int err, const void *reply, struct kr_buf *data)
 {
 	struct kr_op *op = context;
@@ -262,17 +266,6 @@ static void on_call_reply(void *context, int err, const void *reply, struct kr_b
 	op->call = 0;
 	kr_op_waits_for(op, KR_WAIT_HERE);
 	op->on_reply(op, err, reply, data);
-}
-
-/* Loop thread: sends a call (encoded with kr_call_new) for the op, one at a time.  ON_REPLY gets the reply in the loop
- * thread, or -EINTR after an interrupt that the server honoured in time. */
-static void op_call(struct kr_op *op, struct kr_call *call, unsigned flags,
-	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
-{
-	assert(!op->call);
-	op->on_reply = on_reply;
-	kr_op_waits_for(op, KR_WAIT_REQUEST);
-	op->call = kr_rpc_submit(op->mount->rpc, call, flags, on_call_reply, op);
 }
 
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
@@ -292,8 +285,10 @@ static void step_ask(struct kr_op *op)
 		kr_op_reply_err(op, -EINTR);
 		return;
 	}
+	assert(!op->call);
 	op->prepared = NULL;
-	op_call(op, call, op->prepared_flags, op->on_reply);
+	kr_op_waits_for(op, KR_WAIT_REQUEST);
+	op->call = kr_rpc_submit(op->mount->rpc, call, op->prepared_flags, on_call_reply, op);
 }
 
 void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
@@ -316,6 +311,15 @@ void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, co
 	op->prepared_flags = flags;
 	op->on_reply = on_reply;
 	return op;
+}
+
+void kr_op_request(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
+{
+	struct kr_op *op = kr_op_ask(sizeof(*op), req, name, type, msg, flags, on_reply);
+
+	if (op)
+		kr_op_post(op);
 }
 
 void kr_ops_interrupt(struct kr_mount *mount)

@@ -65,8 +65,8 @@ void *kr_op_new(size_t size, struct kr_mount *mount, fuse_req_t req, const char 
 /* Any thread: the loop steps the op, and interrupts reach it from now on.  The caller must not touch the op any more.
  */
 void kr_op_post(struct kr_op *op);
-/* Loop thread: what the request waits for from now on, for the trace.  An op that is woken, or has the reply to its call,
- * waits for nothing (KR_WAIT_HERE). */
+/* Loop thread: what the request waits for from now on, for the trace.  An op that is woken, or has the reply to its
+ * call, waits for nothing (KR_WAIT_HERE). */
 void kr_op_waits_for(struct kr_op *op, enum kr_wait wait);
 /* Loop thread.  0; or the error with which an op answers instead of waiting: -EINTR, -ETIMEDOUT. */
 int kr_op_given_up(const struct kr_op *op);
@@ -80,13 +80,19 @@ fuse_req_t kr_op_finish(struct kr_op *op);
 void kr_op_free(struct kr_op *op);
 /* kr_op_finish, fuse_reply_err with -ERR (a negative errno or 0), kr_op_free. */
 void kr_op_reply_err(struct kr_op *op, int err);
+/* The ON_REPLY of a request whose reply says nothing but ERR. */
+void kr_op_on_nothing(struct kr_op *op, int err, const void *reply, struct kr_buf *data);
 
-/* The same, encoded from MSG. */
+/* Loop thread: sends MSG for the op, one call at a time.  ON_REPLY gets the reply in the loop thread, or -EINTR after
+ * an interrupt that the server honoured in time. */
 void kr_op_send(struct kr_op *op, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* Any thread: makes an op of SIZE bytes.  Once posted, the op sends this one request and hands the reply to ON_REPLY,
  * which finishes the op.  NULL: REQ has been answered with the error. */
 void *kr_op_ask(size_t size, fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
+	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
+/* Any thread: makes such an op without memory of its own, and posts it. */
+void kr_op_request(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data));
 /* Loop thread: interrupts all that is under way, for the end of the mount. */
 void kr_ops_interrupt(struct kr_mount *mount);

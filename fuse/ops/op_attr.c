@@ -591,24 +591,14 @@ static void on_statfs(struct kr_op *op, int err, const void *message, struct kr_
 void kr_op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct kr_statfs_request msg = {0};
-	struct kr_op *op;
 
 	kr_inode_fid(kr_op_mount(req)->inodes, ino ? ino : FUSE_ROOT_ID, &msg.file);
-	op = kr_op_ask(sizeof(*op), req, "statfs", KR_MSG_STATFS, &msg, KR_RPC_READ_ONLY, on_statfs);
-	if (op)
-		kr_op_post(op);
-}
-
-static void on_access(struct kr_op *op, int err, const void *message, struct kr_buf *data)
-{
-	(void)message, (void)data;
-	kr_op_reply_err(op, err);
+	kr_op_request(req, "statfs", KR_MSG_STATFS, &msg, KR_RPC_READ_ONLY, on_statfs);
 }
 
 void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
 	struct kr_access_request msg = {.mask = (uint32_t)mask};
-	struct kr_op *op;
 	int err;
 
 	kr_op_cred(req, &msg.cred);
@@ -617,7 +607,5 @@ void kr_op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 		fuse_reply_err(req, -err);
 		return;
 	}
-	op = kr_op_ask(sizeof(*op), req, "access", KR_MSG_ACCESS, &msg, KR_RPC_READ_ONLY, on_access);
-	if (op)
-		kr_op_post(op);
+	kr_op_request(req, "access", KR_MSG_ACCESS, &msg, KR_RPC_READ_ONLY, kr_op_on_nothing);
 }

@@ -32,16 +32,13 @@ static void on_staged(struct kr_op *op, int err, const void *message, struct kr_
 static void stage(fuse_req_t req, struct kr_handle *handle, const struct kr_stage_state *asked)
 {
 	struct kr_stage_request msg;
-	struct kr_op *op;
 
 	if (!handle->readable || handle->batch_file) {
 		fuse_reply_err(req, EBADF);
 		return;
 	}
 	msg = (struct kr_stage_request){.file = handle->file->fid, .ms = asked->wait_ms};
-	op = kr_op_ask(sizeof(*op), req, "stage", KR_MSG_STAGE, &msg, KR_RPC_READ_ONLY, on_staged);
-	if (op)
-		kr_op_post(op);
+	kr_op_request(req, "stage", KR_MSG_STAGE, &msg, KR_RPC_READ_ONLY, on_staged);
 }
 
 static void reply_info(fuse_req_t req)

@@ -123,10 +123,7 @@ void kr_op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, stru
 		.kind = kind_of(lock),
 		.first = first_of(lock),
 		.last = last_of(lock)};
-	struct kr_op *op =
-		kr_op_ask(sizeof(*op), req, "getlk", KR_MSG_LOCK_TEST, &request, KR_RPC_READ_ONLY, on_tested);
 
 	(void)ino;
-	if (op)
-		kr_op_post(op);
+	kr_op_request(req, "getlk", KR_MSG_LOCK_TEST, &request, KR_RPC_READ_ONLY, on_tested);
 }

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/sysmacros.h>
 
 #include "common/base/util.h"
@@ -185,17 +184,7 @@ static void on_readlink(struct kr_op *op, int err, const void *message, struct k
 	kr_op_free(op);
 }
 
-/* Makes the op of one request and posts it. */
-static void ask(fuse_req_t req, const char *name, uint16_t type, const void *msg, unsigned flags,
-	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
-{
-	struct kr_op *op = kr_op_ask(sizeof(*op), req, name, type, msg, flags, on_reply);
-
-	if (op)
-		kr_op_post(op);
-}
-
-/* The same for a request that ends with the entry NAME in PARENT. */
+/* kr_op_request for a request that ends with the entry NAME in PARENT. */
 static void ask_entry(fuse_req_t req, const char *op_name, const struct kr_fid *parent, const char *name, uint16_t type,
 	const void *msg, unsigned flags,
 	void (*on_reply)(struct kr_op *op, int err, const void *reply, struct kr_buf *data))
@@ -338,7 +327,7 @@ void kr_op_readlink(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_readlink(req, target);
 		return;
 	}
-	ask(req, "readlink", KR_MSG_READLINK, &msg, KR_RPC_READ_ONLY, on_readlink);
+	kr_op_request(req, "readlink", KR_MSG_READLINK, &msg, KR_RPC_READ_ONLY, on_readlink);
 }
 
 static void make(fuse_req_t req, const char *op_name, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev,

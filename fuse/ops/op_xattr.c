@@ -34,12 +34,6 @@ struct xattr_op {
 	struct kr_cred cred;
 };
 
-static void on_nothing(struct kr_op *op, int err, const void *message, struct kr_buf *data)
-{
-	(void)message, (void)data;
-	kr_op_reply_err(op, err);
-}
-
 static void reply_bytes(struct kr_op *op, uint32_t length, const struct kr_bytes *bytes)
 {
 	struct xattr_op *xattr = KR_CONTAINER_OF(op, struct xattr_op, op);
@@ -259,7 +253,7 @@ void kr_op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
 	if (strncmp(name, ACL_PREFIX, strlen(ACL_PREFIX)) == 0) /* the kernel asks nobody where it has a name on loan */
 		kr_kernel_names_take_back(kr_op_mount(req), &msg.file);
-	ask(req, "setxattr", KR_MSG_SETXATTR, &msg, 0, 0, on_nothing);
+	ask(req, "setxattr", KR_MSG_SETXATTR, &msg, 0, 0, kr_op_on_nothing);
 }
 
 /* NAME as a constant, if it is an ACL's and the kernel heeds ACLs; else NULL. */
@@ -359,5 +353,5 @@ void kr_op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 		return;
 	kr_op_cred(req, &msg.cred);
 	kr_inode_fid(kr_op_mount(req)->inodes, ino, &msg.file);
-	ask(req, "removexattr", KR_MSG_REMOVEXATTR, &msg, 0, 0, on_nothing);
+	ask(req, "removexattr", KR_MSG_REMOVEXATTR, &msg, 0, 0, kr_op_on_nothing);
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <sodium.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/fail.h"
 #include "common/base/log.h"

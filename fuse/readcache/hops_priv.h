@@ -48,8 +48,8 @@ struct kr_hops {
 	struct kr_pair_caller self;
 	bool identified;
 	bool slow; /* the server takes SLOW */
-	/* Blocks of all files that have come in this tick, in the last one, and in the best one, which counts for as
-	 * much as can be got when a stage has looked at another upstream. */
+	/* Blocks of all files that have come in this tick, in the last one, and in the best one.  Once a stage has
+	 * looked at another upstream, the best one counts for as much as can be got. */
 	uint32_t came, rate, best;
 	bool compared;
 	uint32_t patience_ms; /* with a silent upstream that is a node */

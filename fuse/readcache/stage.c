@@ -1,5 +1,4 @@
 /* A stage's life and the reads from it.  See stage.h. */
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
  * The budget's share of a block is given back when the block has been put.  So a disk that is slower than the network
  * slows the asking down.  Loop thread, except the jobs.
  */
-#include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"

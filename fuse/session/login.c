@@ -5,7 +5,6 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/auth/auth_munge.h"
 #include "common/base/fail.h"
@@ -38,11 +37,6 @@ struct credential {
 	char reason[512];
 };
 
-static int64_t now_s(void)
-{
-	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
-}
-
 static void warn_of_clocks(struct kr_login *login)
 {
 	int64_t skew = login->auth.skew_s;
@@ -51,7 +45,8 @@ static void warn_of_clocks(struct kr_login *login)
 		return;
 	login->warned = true;
 	kr_log_warn(
-		"the server's clock and this machine's differ by %lld s: times of files will look odd, and keys may seem expired",
+		"the server's clock and this machine's differ by %lld s: times of files will look odd, and keys may "
+		"seem expired",
 		(long long)skew);
 }
 
@@ -89,7 +84,7 @@ static void on_challenged(void *context, int err, const void *message, struct kr
 	if (err < 0)
 		err = kr_auth_client_refused(&login->auth, err);
 	else
-		err = kr_auth_client_prove(&login->auth, message, now_s(), &prove);
+		err = kr_auth_client_prove(&login->auth, message, kr_clock_real_s(), &prove);
 	if (err < 0)
 		login->done(login->context, err);
 	else
@@ -229,7 +224,7 @@ static void on_munge_challenged(void *context, int err, const void *message, str
 	if (err < 0)
 		err = kr_auth_munge_refused(&login->auth, err);
 	else
-		err = kr_auth_munge_prove(&login->auth, message, now_s(), random, credential->payload);
+		err = kr_auth_munge_prove(&login->auth, message, kr_clock_real_s(), random, credential->payload);
 	sodium_memzero(random, sizeof(random));
 	if (!err) {
 		in_pool(login, credential, on_made);
@@ -259,8 +254,8 @@ static void start_key(struct kr_login *login, const struct kr_fresh *fresh)
 
 	if (login->started)
 		reread(login);
-	err = kr_auth_client_begin(
-		&login->auth, login->key, (enum kr_security)login->mount->options->security, fresh, now_s(), &request);
+	err = kr_auth_client_begin(&login->auth, login->key, (enum kr_security)login->mount->options->security, fresh,
+		kr_clock_real_s(), &request);
 	if (err < 0)
 		login->done(login->context, err);
 	else

@@ -3,13 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/session/fence.h"
 #include "fuse/session/login.h"
-#include "fuse/base/loop.h"
 #include "fuse/base/options.h"
 #include "fuse/session/server_clock.h"
 #include "fuse/session/session_priv.h"

@@ -78,8 +78,8 @@ static void report_boot(struct kr_session *session)
 
 	if (lost)
 		kr_log_warn(
-			"the server's machine has booted anew: changes of names in %zu directories may be lost that no fsync of the directory has "
-			"followed; such an fsync fails now, once",
+			"the server's machine has booted anew: changes of names in %zu directories may be lost that no "
+			"fsync of the directory has followed; such an fsync fails now, once",
 			lost);
 }
 
@@ -155,10 +155,12 @@ static int check_hello(const struct kr_session *session, const struct kr_hello_r
 static const char *replay_refusal(int err)
 {
 	if (err == -EBUSY)
-		return "the node whose journal this is, or of which this is a copy, is connected, or somebody else replays it, or the node came with a key "
+		return "the node whose journal this is, or of which this is a copy, is connected, or somebody else "
+		       "replays it, or the node came with a key "
 		       "of somebody else (the server's log says which)";
 	if (err == -EAGAIN)
-		return "the former session of the node whose journal this is has to end first (or there are too many nodes)";
+		return "the former session of the node whose journal this is has to end first (or there are too many "
+		       "nodes)";
 	return NULL;
 }
 
@@ -174,7 +176,8 @@ static const char *hello_refusal(int err)
 	case -EPERM:
 		return "it does not know the user of this key (its log says more)";
 	case -EBUSY:
-		return "this local directory is in use with a key of somebody else (choose another one with -o local=DIR)";
+		return "this local directory is in use with a key of somebody else (choose another one with -o "
+		       "local=DIR)";
 	case -ENOENT:
 		return "the export has no such subdirectory";
 	case -EACCES:
@@ -186,7 +189,8 @@ static const char *hello_refusal(int err)
 	case -EUSERS:
 		return "this user has too many mounts already (kairand --user-sessions N says how many there may be)";
 	case -EAGAIN:
-		return "it cannot take it yet (the leases of its former session have to end first, or there are too many nodes)";
+		return "it cannot take it yet (the leases of its former session have to end first, or there are too "
+		       "many nodes)";
 	default:
 		return strerror(-err);
 	}

@@ -72,7 +72,8 @@ bool kr_drain_report(struct kr_mount *mount)
 	}
 	kr_log_warn(
 		"%" PRIu64 " bytes of %u files are not on the server (%" PRIu64 " refused by it) and %" PRIu64
-		" are not known to be on its disk; they stay in %s, and the next mount with this local directory sends them",
+		" are not known to be on its disk; they stay in %s, and the next mount with this local directory sends "
+		"them",
 		left.dirty, left.files, left.refused, left.unstable, kr_local_journal(mount->local));
 	return false;
 }

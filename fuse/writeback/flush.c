@@ -290,6 +290,7 @@ const struct kr_flush_hooks kr_flush_hooks = {
 	.is_busy = kr_flush_busy,
 	.is_sending = is_sending,
 	.is_hopeless = is_hopeless,
+	.discard = kr_flush_discard,
 	.is_bound = kr_unjudged_binds,
 	.uncovered = kr_unjudged_uncovered,
 };

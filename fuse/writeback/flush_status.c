@@ -1,7 +1,6 @@
 /* What is not yet safe, for the log, status, drain and waiting writers.  Loop thread. */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/hex.h"
@@ -256,10 +255,10 @@ static void say_stuck(struct kr_flusher *flusher, const struct stuck *stuck)
 	if (flusher->stuck_said_ns && now_ns - flusher->stuck_said_ns < KR_FLUSH_STUCK_S * KR_NS_PER_S)
 		return;
 	flusher->stuck_said_ns = now_ns;
-	kr_log_warn(
-		"the journal is full, and the server refuses all that is in it: %" PRIu64
-		" bytes of %s (%s) and those of %" PRIu32
-		" other files. Writes to files that have none there fail for want of room, until it takes them, or `kairan flush --discard` lets them go",
+	kr_log_warn("the journal is full, and the server refuses all that is in it: %" PRIu64
+		    " bytes of %s (%s) and those of %" PRIu32
+		    " other files. Writes to files that have none there fail for want of room, until it takes them, or "
+		    "`kairan flush --discard` lets them go",
 		stuck->most_bytes, kr_file_label(stuck->most, &label), strerror(-stuck->err), stuck->files - 1);
 }
 

@@ -187,7 +187,8 @@ static void retry_later(struct kr_late *late, int err)
 {
 	if (late->err != err)
 		kr_log_error(
-			"no conflict file for %s can be had: %s; its late bytes stay in the journal, and it is tried again",
+			"no conflict file for %s can be had: %s; its late bytes stay in the journal, and it is tried "
+			"again",
 			path_of(late), strerror(-err));
 	note_error(late, err);
 	late->retry_ns = kr_clock_ns() + KR_LATE_RETRY_MS * KR_NS_PER_MS;

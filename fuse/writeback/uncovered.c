@@ -82,9 +82,8 @@ static void note_result(struct kr_uncovered_log *log)
 		log->tried = log->written = log->writing_change;
 	} else {
 		if (log->err != log->write_err) /* once, not at each retry */
-			kr_log_error(
-				"%s: that bytes which the server has refused may be older than those of others is known only as long as "
-				"this daemon or the server's lives",
+			kr_log_error("%s: that bytes which the server has refused may be older than those of others is "
+				     "known only as long as this daemon or the server's lives",
 				log->reason);
 		log->tried = log->changes;
 		log->retry_ns = kr_clock_ns() + RETRY_MS * KR_NS_PER_MS;

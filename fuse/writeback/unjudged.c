@@ -32,10 +32,9 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	if (flush->orphaned)
 		return;
 	if (flush->unjudged_err != err) /* once, not at each retry */
-		kr_log_error(
-			"file %" PRIu64
-			": %s; its unflushed bytes wait in the journal until the server can take them, and tell whether "
-			"others have changed it meanwhile",
+		kr_log_error("file %" PRIu64
+			     ": %s; its unflushed bytes wait in the journal until the server can take them, and tell "
+			     "whether others have changed it meanwhile",
 			file->base.ino, strerror(-err));
 	flush->unjudged_err = err;
 	pthread_mutex_lock(&file->lock);
@@ -111,7 +110,8 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 	struct kr_file_label label;
 
 	kr_log_warn(
-		"%s: the server has refused its unflushed bytes; they wait in the journal until it can tell whether others have changed it since",
+		"%s: the server has refused its unflushed bytes; they wait in the journal until it can tell whether "
+		"others have changed it since",
 		kr_file_label(file, &label));
 	kr_uncovered_recovered(kr_flusher_of(file)->uncovered, file, uncovered);
 	flush->uncovered = flush->unjudged = true;

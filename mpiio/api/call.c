@@ -3,7 +3,6 @@
 
 #include "common/base/util.h"
 #include "mpiio/twophase/collective.h"
-#include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/independent.h"
 
 int kr_mpi_return(MPI_File fh, int class)

@@ -12,7 +12,6 @@
  */
 #include <stdlib.h>
 
-#include "common/base/util.h"
 #include "mpiio/api/call.h"
 #include "mpiio/twophase/collective.h"
 #include "mpiio/twophase/independent.h"

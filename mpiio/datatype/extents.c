@@ -4,8 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/base/util.h"
-
 /* The next run of one cursor. */
 struct head {
 	struct kr_run run;

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "common/base/util.h"
 #include "mpiio/datatype/cursor.h"
 #include "mpiio/datatype/typemap_priv.h"
 

@@ -2,7 +2,6 @@
  * each a repeat of the result so far. */
 #include <errno.h>
 
-#include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
 /* The layout after the dimensions so far. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"
 
 /* Lists within lists are dissolved up to this many parts; a longer one may be small only because it is kept together.

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Types may be nested this deep (dup of dup...), whatever the depth of the layout. */
 enum { NESTING_MAX = 1000 };

@@ -3,7 +3,6 @@
  * No locks: nodes never change once made, and their count of references is atomic. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/util.h"
 #include "mpiio/datatype/typemap_priv.h"

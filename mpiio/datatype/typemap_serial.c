@@ -1,9 +1,7 @@
 /* Typemaps as bytes for another rank and back; the format is in typemap.h. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "common/base/util.h"
 #include "mpiio/datatype/leb128.h"
 #include "mpiio/datatype/typemap_priv.h"
 

@@ -1,8 +1,8 @@
 /* libkairan-mpiio.so, the one library that programs preload: it stands before the MPI library's MPI_File_* and
  * PMPI_File_*, whichever MPI library that is, and passes the calls on.
  *
- * At a process's first call of MPI-IO it finds the MPI library that the call would have reached, and loads the build
- * of kairan's MPI-IO for it, libkairan-mpiio-NAME.so in its own folder.  Without one the calls go to the MPI library,
+ * At a process's first call of MPI-IO it finds the MPI library that the call would have reached.  It loads the build of
+ * kairan's MPI-IO for it, libkairan-mpiio-NAME.so in its own folder.  Without one the calls go to the MPI library,
  * and a line on standard error says why.  A process that calls no MPI-IO never gets that far: this library needs libc
  * only, and runs no code when it is loaded.
  *

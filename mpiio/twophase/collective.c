@@ -1,11 +1,8 @@
 /* See collective.h. */
 #include "mpiio/twophase/collective.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/independent.h"

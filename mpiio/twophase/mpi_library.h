@@ -20,8 +20,8 @@ struct kr_real {
 };
 
 /* Fills the table.  The preloaded library calls it before all else; FIND returns the MPI library's function of that
- * name, or NULL.  Returns NULL, or the name of a function that the MPI library lacks: then nothing else of the layer may
- * be called. */
+ * name, or NULL.  Returns NULL, or the name of a function that the MPI library lacks: then nothing else of the layer
+ * may be called. */
 const char *kr_mpi_library_start(void *(*find)(const char *name));
 
 /* The table.  Any thread. */

@@ -1,9 +1,7 @@
 /* Reads in two phases: aggregators read their windows and send, each rank receives its bytes; see twophase.h. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/fail.h"
 #include "common/base/util.h"
 #include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/slots.h"

@@ -1,10 +1,7 @@
 /* Writes in two phases: each rank sends its bytes to the aggregators, which write their windows; see twophase.h. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/fail.h"
-#include "common/base/util.h"
 #include "mpiio/twophase/mpi_library.h"
 #include "mpiio/twophase/slots.h"
 #include "mpiio/twophase/twophase.h"

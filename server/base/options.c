@@ -29,9 +29,8 @@ static const struct kr_option table[] = {
 		.help = "Where munged listens, if not at the usual place."},
 	{.name = "security", .type = KR_OPTION_ENUM, .offset = FIELD(security), .default_text = "integrity",
 		.choices = KR_SECURITY_CHOICES,
-		.help = "With keys, what is done for everything behind the handshake: auth nothing, integrity "
-			"against changes by others on the network, privacy also against listeners. Mounts may ask "
-			"for more."},
+		.help = "With keys, what is done for everything behind the handshake: auth nothing, integrity against "
+			"changes by others on the network, privacy also against listeners. Mounts may ask for more."},
 	{.name = "transport", .type = KR_OPTION_ENUM, .offset = FIELD(transport), .default_text = "auto",
 		.choices = KR_TRANSPORT_CHOICES,
 		.help = "How file data moves on ring connections: with auto over RDMA verbs where both ends have them, "
@@ -74,8 +73,8 @@ static const struct kr_option table[] = {
 		.help = "When what a node has written passes to other nodes: with share when it is on the disk, with "
 			"never at once; then a loss of this machine's power can undo what others have seen already."},
 	{.name = "metrics", .type = KR_OPTION_STRING, .offset = FIELD(metrics), .value_name = "ADDR:PORT",
-		.help = "Serve metrics for Prometheus at http://ADDR:PORT/metrics, and a page for browsers at /, to everybody "
-			"who reaches the address; off by default."},
+		.help = "Serve metrics for Prometheus at http://ADDR:PORT/metrics, and a page for browsers at /, to "
+			"everybody who reaches the address; off by default."},
 	{.name = "verbose", .type = KR_OPTION_BOOL, .offset = FIELD(verbose), .default_text = "false", .letter = 'v',
 		.help = "Log what happens in detail."},
 };

@@ -1,6 +1,5 @@
 /* Changes of the state directory after its opening. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

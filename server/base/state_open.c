@@ -15,7 +15,6 @@
 #include "common/base/boot.h"
 #include "common/base/fail.h"
 #include "common/base/hex.h"
-#include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/base/state_priv.h"
 
@@ -57,8 +56,7 @@ static int check_outside(const struct kr_state *state, const char *directory, co
 		if (here.st_dev == export.st_dev && here.st_ino == export.st_ino)
 			return kr_fail(-EINVAL,
 				"the state directory %s lies in the export %s, where nodes could read its secrets: "
-				"move it elsewhere, "
-				"with all that is in it, and name it with --state DIR",
+				"move it elsewhere, with all that is in it, and name it with --state DIR",
 				state->path, export_path);
 		if (here.st_dev != export.st_dev || (here.st_dev == below.st_dev && here.st_ino == below.st_ino))
 			return 0;

@@ -2,13 +2,11 @@
 #include "server/leases/slow_requests.h"
 #include "server/daemon/life.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/fail.h"
 #include "common/base/log.h"
 #include "server/leases/attrs.h"
 #include "server/export/cred.h"
@@ -168,8 +166,8 @@ static int open_export(struct kr_server *server)
 			strerror(-info.no_handles));
 	if (info.by_handle && info.is_fuse)
 		kr_log_warn(
-			"the export is a FUSE filesystem (kairanfs, sshfs, GlusterFS): when it forgets a file, nodes that use it "
-			"get ESTALE; export a filesystem of a disk");
+			"the export is a FUSE filesystem (kairanfs, sshfs, GlusterFS): when it forgets a file, nodes "
+			"that use it get ESTALE; export a filesystem of a disk");
 	if (!info.callers_ids)
 		kr_log_warn("not started as root: all new files belong to this user, whoever makes them");
 	if (info.read_only)

@@ -1,9 +1,7 @@
 /* kairand: exports a directory.  Runs in the foreground, logs to standard error, and reports when it serves. */
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sysexits.h>

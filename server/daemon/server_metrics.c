@@ -65,7 +65,8 @@ static const struct kr_metric metrics[] = {
 	{"kairan_server_flushed_bytes", COUNTER, BYTES, .path = "data.writes.flushed_bytes",
 		.help = "Applied by flush rounds."},
 	{"kairan_server_flush_rounds", COUNTER, .path = "data.rounds.inline", .label = "result=inline",
-		.help = "Flush rounds: of one node with the request, chained over nodes, aborted and run again, failed."},
+		.help = "Flush rounds: of one node with the request, chained over nodes, aborted and run again, "
+			"failed."},
 	{"kairan_server_flush_rounds", .path = "data.rounds.chained", .label = "result=chained"},
 	{"kairan_server_flush_rounds", .path = "data.rounds.aborted", .label = "result=aborted"},
 	{"kairan_server_flush_rounds", .path = "data.rounds.failed", .label = "result=failed"},

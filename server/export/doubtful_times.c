@@ -1,6 +1,5 @@
 #include "server/export/doubtful_times.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>

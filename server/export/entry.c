@@ -5,7 +5,6 @@
 #include <linux/openat2.h>
 #include <time.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>

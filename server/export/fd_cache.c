@@ -1,6 +1,5 @@
 #include "server/export/fd_cache.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
@@ -76,17 +75,21 @@ static bool usable(const struct kr_table_link *link, const void *context)
 		(entry->mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) && kr_fid_equal(&entry->fid, key->fid);
 }
 
-struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
+static struct kr_fd *find(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
 {
 	struct key key = {fid, mode};
-	struct kr_table_link *link;
-	struct kr_fd *entry;
-	KR_SCOPED_LOCK(&fds->lock);
+	struct kr_table_link *link = kr_table_find(&fds->table, kr_fid_hash(fid), usable, &key);
 
-	link = kr_table_find(&fds->table, kr_fid_hash(fid), usable, &key);
-	if (!link)
+	return link ? KR_CONTAINER_OF(link, struct kr_fd, by_fid) : NULL;
+}
+
+struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
+{
+	KR_SCOPED_LOCK(&fds->lock);
+	struct kr_fd *entry = find(fds, fid, mode);
+
+	if (!entry)
 		return NULL;
-	entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
 	entry->users++;
 	kr_list_remove(&entry->by_age);
 	kr_list_append(&fds->ages, &entry->by_age);
@@ -175,15 +178,9 @@ void kr_fd_cache_unpeek(struct kr_fd_cache *fds, struct kr_fd *entry)
 static struct kr_fd *find_kept(
 	struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, bool even_unsynced)
 {
-	struct kr_table_link *link;
-	struct key key = {fid, mode};
-	struct kr_fd *entry;
+	struct kr_fd *entry = find(fds, fid, mode);
 
-	link = kr_table_find(&fds->table, kr_fid_hash(fid), usable, &key);
-	if (!link)
-		return NULL;
-	entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
-	return entry->unsynced && !even_unsynced ? NULL : entry;
+	return entry && entry->unsynced && !even_unsynced ? NULL : entry;
 }
 
 void kr_fd_cache_drop(struct kr_fd_cache *fds, const struct kr_fid *fid, bool even_unsynced)

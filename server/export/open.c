@@ -59,7 +59,7 @@ static bool is_atime_due(const struct kr_attr *attr)
 	const int64_t day = 24 * 60 * 60;
 
 	return kr_time_compare(attr->atime, attr->mtime) <= 0 || kr_time_compare(attr->atime, attr->ctime) <= 0 ||
-		attr->atime.sec + day <= (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+		attr->atime.sec + day <= kr_clock_real_s();
 }
 
 /* Reads from a node's cache do not reach the server, so an open for reading sets atime for them. Tools that remove

@@ -1,5 +1,4 @@
 /* Listing a directory: the kernel's entries in the protocol's encoding. */
-#include <dirent.h>
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -97,7 +97,7 @@ static int unlink_as(struct kr_export *export, const struct kr_cred *cred, int d
 /* Whether the file has got its name a moment ago, or may have: that sets ctime. */
 static bool is_young(const struct stat *st)
 {
-	const int64_t age_s = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) - st->st_ctim.tv_sec;
+	const int64_t age_s = kr_clock_real_s() - st->st_ctim.tv_sec;
 
 	return age_s < KR_EXPORT_YOUNG_S;
 }

@@ -1,7 +1,5 @@
 #include "server/export/restored_dirs.h"
 
-#include <stdlib.h>
-
 #include "common/base/util.h"
 
 struct restored_dir {

@@ -141,13 +141,20 @@ static void run(struct kr_pool_share_job *gated)
 		apply->err = KR_FAULT("apply.after");
 }
 
+/* Whether FILE was removed while nobody had it open.  Between the removal and the loop's hearing of it, `gone` is not
+ * set yet. */
+static bool is_gone(const struct kr_sfile *file)
+{
+	return file->gone || (file->orphan && file->opens == 0);
+}
+
 static void done(struct kr_pool_share_job *gated)
 {
 	struct kr_apply *apply = KR_CONTAINER_OF(gated, struct kr_apply, gated);
 
 	put_bufs(apply);
-	if (apply->err == -ESTALE && apply->file->gone)
-		apply->err = 0; /* removed while closed and not flushed: no program can read these bytes */
+	if (apply->err == -ESTALE && is_gone(apply->file))
+		apply->err = 0; /* no program can read these bytes */
 	apply->done(apply);
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "common/base/fail.h"
 #include "common/verbs/verbs.h"
 #include "server/flush/data_state.h"
 #include "server/flush/hop.h"

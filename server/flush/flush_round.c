@@ -145,7 +145,7 @@ static struct kr_time final_mtime(struct kr_sfile_data *data)
 {
 	if (data->mtime_is_set)
 		return data->mtime_set;
-	if (data->mtime_rounds.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + KR_DATA_AHEAD_S)
+	if (data->mtime_rounds.sec > kr_clock_real_s() + KR_DATA_AHEAD_S)
 		return data->mtime;
 	return kr_time_compare(data->mtime, data->mtime_rounds) > 0 ? data->mtime : data->mtime_rounds;
 }

@@ -1,8 +1,8 @@
 /* Syncs of files, and what is repaired after failed ones (see commit.h).
  *
  * A file is in one of these states: idle; in kr_data.sync_later; in sync_queue; or its sync runs.  What comes up during
- * a sync is taken by the next one.  Each sync job has all files that were waiting, KR_COMMIT_MANY at most, or as many as
- * there are by one syncfs.
+ * a sync is taken by the next one.  Each sync job has all files that were waiting, KR_COMMIT_MANY at most, or as many
+ * as there are by one syncfs.
  */
 #include "server/flush/commit_priv.h"
 

@@ -104,9 +104,11 @@ static void recall_answered(struct kr_session *session, void *context, int err, 
 /* The flags beside the kinds. */
 static uint8_t extra_flags(const struct kr_sfile *file, const struct kr_attachment *attachment)
 {
-	bool gone = file->gone || file->orphan || file->vanished;
+	bool nameless = file->gone || file->orphan || file->vanished;
 
-	return gone && attachment->opens == 0 && attachment->session->features.gone ? KR_RECALL_GONE : 0;
+	if (!nameless || attachment->opens || !attachment->session->features.gone)
+		return 0;
+	return file->gone ? KR_RECALL_GONE | KR_RECALL_DISCARD : KR_RECALL_GONE;
 }
 
 static void on_recall(void *context, uint32_t node, uint8_t kinds, uint64_t number)
@@ -318,12 +320,13 @@ void kr_leases_changed_behind(struct kr_sfile *file)
 void kr_leases_gone(struct kr_sfile *file)
 {
 	const struct kr_recall_request open = {.file = file->fid, .kinds = KR_RECALL_GONE};
+	const uint8_t kinds = file->gone ? KR_LEASE_ALL : KR_LEASE_READ;
 	const struct kr_attachment *attachment;
 
 	file->vanished = true;
 	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
 		if (attachment->opens == 0)
-			kr_lease_table_take_back(&file->leases, attachment->session->node, KR_LEASE_READ);
+			kr_lease_table_take_back(&file->leases, attachment->session->node, kinds);
 		else if (attachment->session->features.kept_opens)
 			kr_callback_send(attachment->session, KR_MSG_RECALL, &open, NULL, NULL);
 	}

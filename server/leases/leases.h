@@ -41,7 +41,8 @@ uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_sessi
 /* Grants SESSION those of KINDS that are free now.  The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
-/* FILE has no name any more.  Recalls READ, without a wait, from nodes that cache FILE and do not have it open. */
+/* FILE has no name any more.  Recalls READ, without a wait, from nodes that cache FILE and do not have it open.  If it is
+ * gone, recalls WRITE, too, and nodes discard what they have not flushed. */
 void kr_leases_gone(struct kr_sfile *file);
 /* A local program has changed FILE: its version goes on, and nodes drop what they cache of it. */
 void kr_leases_changed_behind(struct kr_sfile *file);

@@ -57,7 +57,7 @@ static int record(void *context, const struct kr_fid *target)
 /* The time in the file's name, for people: the node's if it is sane. */
 static struct kr_time time_for_name(struct kr_time written)
 {
-	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	const int64_t now = kr_clock_real_s();
 
 	return written.sec < 0 || written.sec > now ? (struct kr_time){.sec = now} : written;
 }

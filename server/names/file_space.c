@@ -2,7 +2,6 @@
  */
 #include "server/names/names.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

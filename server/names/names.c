@@ -98,7 +98,7 @@ void kr_names_look(struct kr_request *request, const struct kr_fid *dir, struct 
 bool kr_resent_is_ours(const struct kr_request *request, const struct kr_fid *fid, const struct kr_attr *attr,
 	uint32_t type, uint32_t uid)
 {
-	int64_t now_sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	int64_t now_sec = kr_clock_real_s();
 	int64_t horizon_sec = request->server->lease_ms / 1000 * 2 + 1;
 
 	if (request->duplicate.made)

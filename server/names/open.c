@@ -27,10 +27,10 @@ enum { SMALL_FILE = KR_INLINE_MAX / 16 };
 
 struct release {
 	struct kr_job job;
-	struct kr_operation operation;
 	struct kr_sfile *file;
 	uint32_t count;
-	bool ask, gone; /* ask: the job looks whether the file is gone */
+	bool last; /* of a file without a name, which this removes */
+	bool gone;
 };
 
 static void run_release(struct kr_job *job)
@@ -41,7 +41,7 @@ static void run_release(struct kr_job *job)
 	int err;
 
 	kr_export_release(job->server->export, &release->file->fid, release->count);
-	if (!release->ask)
+	if (!release->last)
 		return;
 	err = kr_export_getattr(job->server->export, &release->file->fid, &attr);
 	release->gone = err == -ESTALE || (!err && attr.nlink == 0);
@@ -56,20 +56,10 @@ static void released(struct kr_job *job)
 	if (file->orphan && file->opens == 0 && release->gone) {
 		file->gone = true;
 		kr_commit_gone(file);
+		kr_leases_gone(file);
 	}
-	kr_operation_end(&release->operation);
 	free(release);
 	kr_sfile_put(file);
-}
-
-static void start_release(struct release *release)
-{
-	kr_job_start(release->file->server, &release->job, run_release, released);
-}
-
-static void release_granted(struct kr_operation *operation)
-{
-	start_release(KR_CONTAINER_OF(operation, struct release, operation));
 }
 
 void kr_opens_release(struct kr_sfile *file, uint64_t count)
@@ -84,14 +74,8 @@ void kr_opens_release(struct kr_sfile *file, uint64_t count)
 	release->file = kr_sfile_ref(file);
 	release->count = (uint32_t)count;
 	release->job.is_brief = true;
-	/* A file without a name ends here.  The node that closed it may still flush (close=async), so the server
-	 * recalls leases first.  Its bytes need not be durable. */
-	release->ask = file->orphan && file->opens == 0;
-	if (release->ask)
-		kr_operation_start_committed(
-			&release->operation, file, 0, KR_LEASE_ALL, KR_COMMITTED_NONE, release_granted);
-	else
-		start_release(release);
+	release->last = file->orphan && file->opens == 0;
+	kr_job_start(file->server, &release->job, run_release, released);
 }
 
 static uint8_t rights_of(uint32_t flags)

@@ -196,6 +196,14 @@ static bool has_become_late(const struct kr_request *request)
 		(kr_late_must_wait(request) || kr_late_has_bytes(request));
 }
 
+/* The file was removed while nobody had it open, and the node, which was not late, has not heard of it. */
+static bool may_discard(const struct kr_request *request)
+{
+	const struct reclaim *reclaim = request->state;
+
+	return reclaim->file->gone && request->msg.reclaim_request.opens == 0 && !kr_late_has_bytes(request);
+}
+
 static void reclaim_done(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;
@@ -207,6 +215,10 @@ static void reclaim_done(struct kr_request *request)
 	if (has_become_late(request)) {
 		go_on(request);
 		return;
+	}
+	if (request->err == -ESTALE && may_discard(request)) {
+		request->err = 0;
+		request->reply.reclaim_reply.durable_seq = request->msg.reclaim_request.last;
 	}
 	if ((!request->err || request->err == -ESTALE) && !request->session->dead)
 		reclaim->conflict = kr_late_conflict(

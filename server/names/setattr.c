@@ -1,10 +1,7 @@
 /* SETATTR, with the leases that it needs. */
 #include "server/leases/attrs.h"
 
-#include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "server/flush/truncate_barrier.h"
 #include "server/flush/data.h"

@@ -3,7 +3,6 @@
  * A file has one pipeline for each ring of which a node reads it; ring/pipeline.h decides which node pulls from which.
  * Each holds a reference to the file.  Loop thread.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,6 @@
 /* See clock_setbacks.h. */
 #include "server/recovery/clock_setbacks.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -72,7 +72,7 @@ struct kr_conflict *kr_conflict_new(const uint8_t node_id[16], const struct kr_k
 	conflict->file = *file;
 	conflict->first = first;
 	conflict->last = last;
-	conflict->time = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	conflict->time = kr_clock_real_s();
 	return conflict;
 }
 

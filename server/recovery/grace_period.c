@@ -74,8 +74,8 @@ static void forget_awaited(struct kr_server *server)
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->files->epoch}, noted;
 	struct kr_session *session;
 
-	/* What an awaited node has not reclaimed yet may go to others now.  One that reclaims again, because it was killed
-	 * meanwhile, has inherited all of it. */
+	/* What an awaited node has not reclaimed yet may go to others now.  One that reclaims again, because it was
+	 * killed meanwhile, has inherited all of it. */
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (session->recovery.reclaiming && session->recovery.lapse.kind == KR_LAPSE_NONE &&
 			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL)) {

@@ -134,7 +134,7 @@ static struct kr_lapse lapse_of(const struct kr_request *request, bool *ret_exac
  * our clock errs by less than 1 s.) */
 static bool clock_was_set_back(struct kr_time since)
 {
-	return since.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + 1;
+	return since.sec > kr_clock_real_s() + 1;
 }
 
 /* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node

@@ -1,5 +1,5 @@
-/* The duplicate request cache: a request whose answer was lost, with its session or with a former instance of the
- * server, must not be executed twice, because other nodes may have built on its first effect.
+/* The duplicate request cache.  A session or an instance of the server can end before its answer to a request arrives.
+ * Such a request must not be executed twice, because other nodes may have built on its first effect.
  *
  * executed_log.h remembers requests, and in which phase each is.  When a node sends a request again:
  *

@@ -188,8 +188,7 @@ static int check_trust(const struct hello *hello)
 	if (!other && !kr_trust_is_owner(server, &lapse.owner, hello->key))
 		return kr_fail(-EBUSY,
 			"its local directory is that of a node which was lost, or has not come back yet, and which "
-			"came with a key of "
-			"somebody else");
+			"came with a key of somebody else");
 	if (other && other->expiry.unresponsive)
 		return kr_fail(
 			-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");

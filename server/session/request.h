@@ -10,7 +10,6 @@
 #ifndef KR_SERVER_REQUEST_H
 #define KR_SERVER_REQUEST_H
 
-#include <uv.h>
 
 #include "common/base/buf.h"
 #include "common/rpc/conn.h"

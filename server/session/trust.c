@@ -18,11 +18,6 @@ enum { LISTED_MAX = 16, PASSWD_MAX = 1 << 20 };
 
 /* --- keys ------------------------------------------------------------------------------------- */
 
-static int64_t now_s(void)
-{
-	return (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
-}
-
 static void log_keys(const struct kr_keyring *keyring)
 {
 	char description[KR_KEY_DESCRIPTION], expires[KR_KEY_TIME];
@@ -31,7 +26,7 @@ static void log_keys(const struct kr_keyring *keyring)
 	for (size_t i = 0; i < count; i++) {
 		const struct kr_key *key = kr_keyring_at(keyring, i);
 
-		if (kr_key_check(key, now_s()))
+		if (kr_key_check(key, kr_clock_real_s()))
 			kr_log_warn("%s", kr_fail_reason());
 		else if (i < LISTED_MAX)
 			kr_log_info("accepting %s, expires %s", kr_key_describe(key, description),

@@ -6,7 +6,6 @@
  * unless segments were refused.
  */
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include "fuse/journal/journal_scan.h"
 #include "fuse/journal/journal_record.h"
 #include "test/fuzz/fuzz.h"
+#include "test/unit/directory.h"
 
 enum { SEGMENTS = 3, SLOTS = 24, DATA = 16384, INDEX = KR_JOURNAL_HEADER_SIZE + SLOTS * KR_JOURNAL_RECORD_SIZE };
 enum { MODE_APPEND = 4 };
@@ -50,20 +50,9 @@ static unsigned take(struct input *in)
 	return *in->bytes++;
 }
 
-static void empty_directory(void)
-{
-	DIR *listing = opendir(directory);
-	struct dirent *entry;
-
-	while ((entry = readdir(listing)))
-		unlinkat(dirfd(listing), entry->d_name, 0);
-	closedir(listing);
-}
-
 static void remove_directory(void)
 {
-	empty_directory();
-	rmdir(directory);
+	directory_remove(directory);
 }
 
 static void make_directory(void)
@@ -289,7 +278,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 
 	if (!nowhere)
 		make_directory();
-	empty_directory();
+	directory_empty(directory);
 	for (uint32_t pair = 1; pair <= 1u + mode % SEGMENTS; pair++)
 		make_segment(&in, pair);
 	all = list();

@@ -244,7 +244,7 @@ static int ask_mount(const struct kr_mounted *mounted, const char *what, const c
 	if (err == -ENOENT)
 		return kr_fail(err,
 			"%s: its daemon (process %d) cannot be asked, because somebody has removed its local directory, "
-			"or files in it, with %s (fusermount3 -u %s unmounts; it flushes what can be read)",
+			"or files in it, with %s (kairan umount %s flushes what can be read)",
 			mounted->path, pid, socket, mounted->path);
 	return kr_fail(err, "%s: its daemon (process %d) does not answer: %s", mounted->path, pid, reason);
 }

@@ -81,6 +81,13 @@ void kr_tool_files_add(struct kr_tool_files *files, const char *path)
 		files->errors++;
 		return;
 	}
+	if (strcmp(mounted.source, "none") == 0) {
+		fprintf(stderr,
+			"kairan: %s: scratch of this node (view=node): none of it is on a server or on other nodes\n",
+			path);
+		files->errors++;
+	} else {
+		add_tree(files, path);
+	}
 	kr_mounted_fini(&mounted);
-	add_tree(files, path);
 }

@@ -19,7 +19,7 @@ struct kr_tool_files {
 };
 
 /* Adds PATH (a symbolic link is followed) and, of a directory, all files below it on the same filesystem (no symbolic
- * links).  A tree outside all mounts of kairanfs is one error, not one for each file. */
+ * links).  A tree outside all mounts of a server is one error, not one for each file. */
 void kr_tool_files_add(struct kr_tool_files *files, const char *path);
 void kr_tool_files_fini(struct kr_tool_files *files);
 

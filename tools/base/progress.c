@@ -64,14 +64,9 @@ void kr_progress_bar(const struct kr_progress *progress, char bar[KR_PROGRESS_BA
 
 /* --- shown --- */
 
-static uint64_t now_ms(void)
-{
-	return kr_clock_ns() / KR_NS_PER_MS;
-}
-
 void kr_display_init(struct kr_display *display, const char *path, bool quiet)
 {
-	uint64_t now = now_ms();
+	uint64_t now = kr_clock_ms();
 
 	*display = (struct kr_display){.path = path,
 		.quiet = quiet,
@@ -82,7 +77,7 @@ void kr_display_init(struct kr_display *display, const char *path, bool quiet)
 
 void kr_display_show(struct kr_display *display, json_int_t rest, json_int_t waiting, json_int_t refused)
 {
-	uint64_t now = now_ms();
+	uint64_t now = kr_clock_ms();
 	char text[KR_PROGRESS_TEXT], bar[KR_PROGRESS_BAR + 1];
 	int width;
 
@@ -92,7 +87,8 @@ void kr_display_show(struct kr_display *display, json_int_t rest, json_int_t wai
 	kr_progress_text(&display->progress, text);
 	if (!display->terminal) {
 		display->next_ms = now + KR_MIN(now - display->start_ms, (uint64_t)LINE_MS);
-		fprintf(stderr, "kairan: %s: %s\n", display->path, text);
+		fprintf(stderr, "kairan: %s after %s: %s\n", display->path,
+			kr_time_text((json_int_t)(now - display->start_ms)), text);
 		return;
 	}
 	kr_progress_bar(&display->progress, bar);
@@ -106,4 +102,5 @@ void kr_display_end(const struct kr_display *display)
 {
 	if (display->width)
 		printf("\r%*s\r", display->width, "");
+	fflush(stdout); /* before what goes to standard error */
 }

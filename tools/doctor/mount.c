@@ -119,6 +119,9 @@ static void check_key(struct kr_findings *findings, const char *path)
 			"make a new one with kairan key; kairand(8), KEYS, tells how keys change without downtime",
 			"%s in %s expires at %s: all operations wait from then on", kr_key_describe(key, text), path,
 			kr_key_time_format(key->expires, expires));
+	else if (key->created == KR_KEY_OF_SECRET_CREATED)
+		kr_findings_add(findings, KR_FINDING_OK, "key", NULL, "%s in %s, of this job alone",
+			kr_key_describe(key, text), path);
 	else
 		kr_findings_add(findings, KR_FINDING_OK, "key", NULL, "%s in %s, %lld days old, expires: %s",
 			kr_key_describe(key, text), path, (long long)KR_MAX((now - key->created) / DAY_S, 0),

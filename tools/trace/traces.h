@@ -85,6 +85,8 @@ void kr_traces_fini(struct kr_traces *traces);
  * format.  *RET_CUT: it has no end. */
 int kr_traces_read(struct kr_traces *traces, FILE *in, const char *name, bool *ret_cut);
 
+/* The uses in the order of their files' identities, those of a file together; the array is owned. */
+struct kr_traced_use **kr_traced_uses_by_file(const struct kr_traces *traces);
 bool kr_traced_use_reads(const struct kr_traced_use *use);
 bool kr_traced_use_writes(const struct kr_traced_use *use);
 /* The time of all requests. */

@@ -164,22 +164,11 @@ static void add_file(struct bundles *bundles, char *programs, const struct kr_tr
 	bundle->bytes += file->end;
 }
 
-static int by_file(const void *left, const void *right)
-{
-	const struct kr_traced_use *a = *(struct kr_traced_use *const *)left,
-				   *b = *(struct kr_traced_use *const *)right;
-
-	return strcmp(a->file->id, b->file->id);
-}
-
 static void bundle_files(struct bundles *bundles, const struct kr_traces *traces)
 {
-	struct kr_traced_use **uses = kr_xcalloc(traces->use_count + 1, sizeof(struct kr_traced_use *));
+	struct kr_traced_use **uses = kr_traced_uses_by_file(traces);
 	size_t end;
 
-	for (size_t i = 0; i < traces->use_count; i++)
-		uses[i] = traces->uses[i];
-	qsort(uses, traces->use_count, sizeof(struct kr_traced_use *), by_file);
 	for (size_t begin = 0; begin < traces->use_count; begin = end) {
 		for (end = begin; end < traces->use_count && uses[end]->file == uses[begin]->file;)
 			end++;

@@ -120,11 +120,10 @@ static int by_file(const void *left, const void *right)
 	const struct kr_traced_use *a = *(struct kr_traced_use *const *)left,
 				   *b = *(struct kr_traced_use *const *)right;
 
-	return a->file != b->file ? (a->file < b->file ? -1 : 1) : a < b ? -1 : a > b;
+	return strcmp(a->file->id, b->file->id);
 }
 
-/* The uses, those of a file together; owned. */
-static struct kr_traced_use **uses_by_file(const struct kr_traces *traces)
+struct kr_traced_use **kr_traced_uses_by_file(const struct kr_traces *traces)
 {
 	struct kr_traced_use **uses = kr_xcalloc(traces->use_count + 1, sizeof(struct kr_traced_use *));
 
@@ -149,7 +148,7 @@ static void add_use(struct kr_traced_sum *sum, const struct kr_traced_use *use)
 
 void kr_traced_sums_init(struct kr_traced_sums *sums, const struct kr_traces *traces, const char *by)
 {
-	struct kr_traced_use **uses = uses_by_file(traces);
+	struct kr_traced_use **uses = kr_traced_uses_by_file(traces);
 
 	kr_table_init(&sums->by_name);
 	sums->count = 0;
@@ -262,7 +261,7 @@ static int by_bytes(const void *left, const void *right)
 /* Those that several nodes have read, the most bytes first; owned. */
 static struct shared *find_shared(const struct kr_traces *traces, size_t *ret_count)
 {
-	struct kr_traced_use **uses = uses_by_file(traces);
+	struct kr_traced_use **uses = kr_traced_uses_by_file(traces);
 	struct shared *all = kr_xcalloc(traces->file_count + 1, sizeof(*all));
 	size_t count = 0, end;
 

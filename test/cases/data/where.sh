@@ -24,15 +24,19 @@ read -r first second rest <<<"$(attribute 1 in/1)"
 [ "$(on node1 python3 -c 'import os, sys; print(os.listxattr(sys.argv[1]))' "$(mnt 1)/in/1")" = "[]" ] || fail "it is listed"
 
 note "unflushed bytes, of a file that stays open"
-on node3 python3 - "$(mnt 3)/written" <<'P' || fail "unflushed bytes"
-import json, os, sys
+on node3 python3 - "$(mnt 3)/written" "$B/tools/kairan" <<'P' || fail "unflushed bytes"
+import json, os, subprocess, sys
+# One that is begun later closes its copy of the descriptor, which flushes.
+kairan = subprocess.Popen(["sh", "-c", 'read -r go; exec "$0" where "$1"', sys.argv[2], sys.argv[1]],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 fd = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT)
 os.write(fd, bytes(300000))
-# In this process: one that is begun closes its copy of the descriptor, which flushes.
 where = json.loads(os.getxattr(sys.argv[1], "user.kairan.nodes.json"))
 node, = where["nodes"]
 assert node["node"] == "node3" and node["unflushed"] == 300000 and node["bytes"] == 300000, where
 assert os.getxattr(sys.argv[1], "user.kairan.nodes") == b"node3=300000"
+said = kairan.communicate("go\n")[0]
+assert "/written: 293.0 KiB\n" in said and " 0 bytes cached, 293.0 KiB unflushed\n" in said, said
 P
 
 note "trees, and files that may not be read"

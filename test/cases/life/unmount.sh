@@ -99,11 +99,13 @@ kairan 1 umount "$M" || fail "kairan umount: $?"
 wait "${DAEMON[node1]}" || fail "exit status after umount"
 note "without the server"
 mount_start 1 close=async
-on node1 sh -c "exec 5>$M/d; echo one >&5; kill -STOP ${DAEMON[server]}; echo two >&5; timeout -s KILL 60 $B/tools/kairan umount --timeout 3 $M" >"$WORK/said" 2>&1
+on node1 sh -c "exec 5>$M/d; echo one >&5; kill -STOP ${DAEMON[server]}; echo two >&5; timeout -s KILL 60 $B/tools/kairan umount --timeout 5 $M" >"$WORK/said" 2>&1
 status=$?
 kill -CONT "${DAEMON[server]}"
 [ $status != 0 ] || fail "umount without a server claims success: $(cat "$WORK/said")"
-grep -q "^kairan: $M: 0 bytes of 8 bytes sent, nothing moves$" "$WORK/said" || fail "no word of the progress: $(cat "$WORK/said")"
+grep -qE "^kairan: $M after [0-9.]+ s: 0 bytes of 8 bytes sent, nothing moves$" "$WORK/said" ||
+	fail "no word of the progress: $(cat "$WORK/said")"
+[ -z "$(sort "$WORK/said" | uniq -d)" ] || fail "a line stands there twice: $(cat "$WORK/said")"
 alive "${DAEMON[node1]}" && { mount_stop 1 || true; }
 mount_start 1
 until_ok 30 "the rest" sh -c "[ \"\$(cat $EXPORT/d | tr '\n' ' ')\" = 'one two ' ]" || fail "d: $(cat "$EXPORT/d")"

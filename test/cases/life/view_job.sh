@@ -114,6 +114,13 @@ travelled() { [ "$(unflushed "$(seen $other full)/file")" = 0 ]; }
 until_ok 20 "a flush" travelled || fail "a journal that is nearly full waits"
 leave $other full
 
+note "its key has no age, and bench measures no link that it does not know"
+kairan $member doctor "$(at $member a)" >"$WORK/said"
+grep -q "^  ok  *key: node key .*/kairan-job/key, of this job alone$" "$WORK/said" || fail "doctor: $(cat "$WORK/said")"
+kairan $member bench "$(at $member a)" >"$WORK/said" 2>&1 &&
+	! grep -q "^link" "$WORK/said" && grep -q "^  create  *[0-9]" "$WORK/said" ||
+	fail "bench: $(cat "$WORK/said")"
+
 note "who gets in"
 refused $other "there is no key|wants a key" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt $other)" -o "view=job,job=a,local=$WORK/node$other/local/x"
 mkdir "$WORK/user" "$WORK/user/mnt" && cp "$WORK/key" "$WORK/user/key" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
@@ -238,6 +245,11 @@ as 1 sh -c "mkdir $WORK/user/mnt1/d && chmod 0 $WORK/user/mnt1/d && echo mine >$
 leave 3 u
 on node2 umount "$WORK/user/mnt2" && on node1 umount "$WORK/user/mnt1" || fail "umount of a user's" # fusermount3 wants /etc/mtab
 for node in 1 2; do until_ok 10 "the end of a user's" test ! -e "$WORK/user/local$node" || fail "left of a user's: $(find "$WORK/user/local$node" | head -5)"; done
+
+note "its defaults are printed"
+"$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o view=job,job=a,flush_age=7 --print-config >"$WORK/said" || fail "--print-config"
+[ "$(grep -cE '"(close": "async|flush_age": "7s|flush_backlog": "18446744073709551615)",' "$WORK/said")" = 3 ] ||
+	fail "$(cat "$WORK/said")"
 
 note "what makes no sense"
 refused 1 'job: only with view=job' "$B/fuse/kairanfs" fs1:/ "$(mnt 1)" -o job=a

@@ -10,7 +10,8 @@ mkdir "$LOCAL"
 
 note "as in a local directory"
 for where in "$LOCAL" "$(mnt 1)"; do
-	on node1 python3 "$PROGRAM" answers "$where" >"$WORK/answers" 2>"$WORK/err" || fail "answers in $where: $(tail -3 "$WORK/err")"
+	on node1 python3 "$PROGRAM" answers "$where" >"$WORK/answers" 2>"$WORK/err" ||
+		fail "answers in $where: $(tail -3 "$WORK/err")"
 	mv "$WORK/answers" "$WORK/answers.$([ "$where" = "$LOCAL" ] && echo local || echo mount)"
 done
 [ "$(grep -c done "$WORK/answers.local")" -gt 100 ] || fail "nobody is let in: $(head -3 "$WORK/answers.local")"
@@ -23,12 +24,16 @@ changes() {
 	local top=$(mnt 2)/changes.$((made++))
 	note "$1 (seed $seed)"
 	on node2 mkdir "$top"
-	python3 "$PROGRAM" changes "$2" "$seed" "$(seen_from_here 2)/${top##*/}" "$(seen_from_here 1)/${top##*/}" || fail "$1"
+	python3 "$PROGRAM" changes "$2" "$seed" "$(seen_from_here 2)/${top##*/}" "$(seen_from_here 1)/${top##*/}" ||
+		fail "$1"
 }
 made=0
 changes "changes on another node" 70
 
-says() { kairan 1 status --json "$(mnt 1)" | python3 -c 'import json, sys; print(int(json.load(sys.stdin)["kernel_attributes"][sys.argv[1]]))' "$1"; }
+says() {
+	kairan 1 status --json "$(mnt 1)" |
+		python3 -c 'import json, sys; print(int(json.load(sys.stdin)["kernel_attributes"][sys.argv[1]]))' "$1"
+}
 if [ "$(says allowed)" = 1 ]; then
 	note "the kernel keeps no ACL for long"
 	on node1 getfacl "$(mnt 1)/changes.0/file" >/dev/null 2>&1
@@ -49,7 +54,8 @@ if grep -q KR_FAULT "$B/fuse/kairanfs"; then
 	mount_stop 1
 	KR_FAULT=attrs.keep:eio mount_start 1
 	mkdir "$EXPORT/kept"
-	! python3 "$PROGRAM" changes 100 "$seed" "$(seen_from_here 2)/kept" "$(seen_from_here 1)/kept" 2>/dev/null || fail "it does not"
+	! python3 "$PROGRAM" changes 100 "$seed" "$(seen_from_here 2)/kept" "$(seen_from_here 1)/kept" 2>/dev/null ||
+		fail "it does not"
 fi
 
 note "an export without ACLs"
@@ -62,5 +68,6 @@ on node1 sh -c "mkdir -m 755 $(mnt 1)/d && echo text >$(mnt 1)/d/file" || fail "
 as_user() { on node1 setpriv --reuid 1001 --regid 1001 --clear-groups "$@"; }
 [ "$(as_user cat "$(mnt 1)/d/file")" = text ] || fail "another user's read"
 ! as_user touch "$(mnt 1)/d/new" 2>/dev/null || fail "another user makes a file"
-! on node1 setfacl -m u:1001:rw "$(mnt 1)/d/file" 2>"$WORK/err" && grep -q "not supported" "$WORK/err" || fail "setfacl: $(cat "$WORK/err")"
+! on node1 setfacl -m u:1001:rw "$(mnt 1)/d/file" 2>"$WORK/err" && grep -q "not supported" "$WORK/err" ||
+	fail "setfacl: $(cat "$WORK/err")"
 finish

@@ -59,6 +59,17 @@ for what in start stop show; do
 	kairan 1 trace $what "$M" 2>"$WORK/said" && fail "traced: $what"
 	grep -q "cannot be traced" "$WORK/said" || fail "trace $what: $(cat "$WORK/said")"
 done
+# no COMMAND... EXPRESSION: what is so is said, and the exit code is 2.
+no() {
+	timeout -s KILL $((20 * SLOW)) nsenter -t "${KEEPER[node1]}" -n -u -m -- \
+		"$B/tools/kairan" "${@:1:$#-1}" >"$WORK/said" 2>&1
+	[ $? = 2 ] && grep -qE "${!#}" "$WORK/said" && [ "$(wc -l <"$WORK/said")" = 1 ] ||
+		fail "kairan $*: $(cat "$WORK/said")"
+}
+for what in where stage; do no $what "$M" "none of it is on a server or on other nodes"; done
+no log "$M" "has no log: its view is node"
+no top -b -n 1 -d 0.1 "$M" "is scratch of this node .* has no rates: kairan status $M"
+kairan 1 top -b -n 1 -d 0.1 | grep -q "^no mounts of a server here" || fail "kairan top"
 [ "$(field "$M" size_bytes)" = $((32 << 20)) ] || fail "size_bytes"
 on node1 sh -c "echo x >$M/x; cat $M/x; rm $M/x" # the first open tells
 on node1 python3 "$TOP/test/programs/view_limit.py" "$M" "$(field "$M" passthrough)" || fail "the limit"
@@ -196,6 +207,13 @@ note "an ordinary user"
 mkdir "$WORK/user" "$WORK/user/mnt" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
 mknod -m 666 "$WORK/fuse" c 10 229 && on node1 mount --bind "$WORK/fuse" /dev/fuse || fail "no /dev/fuse for all"
 as() { on node1 setpriv --reuid daemon --regid daemon --clear-groups "$@"; }
+view "$M" "$LOCAL"
+as "$B/tools/kairan" status "$M" >"$WORK/said" && head -1 "$WORK/said" | grep -qE "process [0-9]+$" ||
+	fail "status of root's: $(cat "$WORK/said")"
+as "$B/tools/kairan" umount --force "$M" >"$WORK/said" 2>&1
+[ $? = 2 ] && grep -q "is not unmounted" "$WORK/said" && ! grep -q "removes what this one held" "$WORK/said" ||
+	fail "umount --force: $(cat "$WORK/said")"
+ended "$M" "$LOCAL"
 mkdir "$WORK/user/run" && chown daemon: "$WORK/user/run"
 if as env XDG_RUNTIME_DIR="$WORK/user/run" "$B/fuse/kairanfs" none "$WORK/user/mnt" -o "view=node,local=$WORK/user/local,size=16M" 2>"$WORK/said"; then
 	as sh -c "cd $WORK/user/mnt && mkdir -p a/b/c && echo mine >a/b/c/file && chmod 0 a/b && cp /bin/true . && ./true && ls -l" >/dev/null || fail "a user's view"

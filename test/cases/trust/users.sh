@@ -65,7 +65,8 @@ file_status=$?
 kill -CONT "${DAEMON[server]}"
 [ $file_status = 1 ] && grep -q "not within the time" "$WORK/said.file" || fail "a file without a server: $file_status, $(cat "$WORK/said.file")"
 [ $status = 1 ] && grep -q "not on the server: $M/all/late: not within the time" "$WORK/said" || fail "without a server: $status, $(cat "$WORK/said")"
-grep -q "^kairan: $M: 0 bytes of 5 bytes sent, nothing moves$" "$WORK/said" || fail "no progress: $(cat "$WORK/said")"
+grep -qE "^kairan: $M after [0-9.]+ s: 0 bytes of 5 bytes sent, nothing moves$" "$WORK/said" ||
+	fail "no progress: $(cat "$WORK/said")"
 
 note "the extended attribute"
 write_out 1001 mine 077

@@ -36,7 +36,7 @@ static struct {
 	size_t count;
 	kr_down_fn on_recall, on_query;
 	struct kr_query_reply query;
-	unsigned answers, flushes, flush_steps, suspends;
+	unsigned answers, flushes, flush_steps, suspends, discards;
 	struct kr_notify_job *job;
 	const struct kr_notifier *notifier; /* that of the job */
 	unsigned dropped;
@@ -183,6 +183,12 @@ static void uncovered(struct kr_file *file)
 {
 	(void)file;
 }
+static void discard(struct kr_file *file)
+{
+	fake.discards++;
+	kr_extent_map_fini(&file->dirty);
+	kr_extent_map_init(&file->dirty);
+}
 static const struct kr_flush_hooks flush_hooks = {
 	.make = make_flush,
 	.free = free_flush,
@@ -191,6 +197,7 @@ static const struct kr_flush_hooks flush_hooks = {
 	.is_busy = is_busy,
 	.is_sending = is_sending,
 	.is_bound = is_bound,
+	.discard = discard,
 	.uncovered = uncovered,
 };
 struct kr_stage *kr_stage_new(

@@ -338,6 +338,70 @@ static void a_file_without_a_name_stays_open_for_its_programs(void **state)
 	kr_file_put(file);
 }
 
+/* A file that was closed with unflushed bytes, then removed. */
+static struct kr_file *make_removed(void)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	file->open.handles = file->open.count = 1;
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1, .nlink = 1});
+	dirty(file, 0, 100, 1);
+	file->open.handles = 0;
+	kr_file_step(file);
+	turn();
+	assert_int_equal(closed(), 0); /* it waits for the flush */
+	recall(KR_RECALL_GONE);
+	assert_int_equal(closed(), 1);
+	assert_int_equal(fake.discards, 0); /* another node may have it open */
+	return file;
+}
+
+static void what_is_unflushed_of_a_removed_file_is_discarded_when_the_server_says_so(void **state)
+{
+	struct kr_file *file = make_removed();
+
+	(void)state;
+	recall(KR_LEASE_WRITE | KR_RECALL_GONE | KR_RECALL_DISCARD);
+	assert_int_equal(fake.discards, 1);
+	assert_int_equal(fake.flushes, 0);
+	assert_int_equal(fake.answers, 2);
+	assert_int_equal(file->holder.held, 0);
+	kr_file_put(file);
+	turn();
+	assert_null(kr_file_find(&mount, &fid));
+}
+
+static void what_another_node_still_reads_of_a_removed_file_is_flushed(void **state)
+{
+	struct kr_file *file = make_removed();
+
+	(void)state;
+	recall(KR_LEASE_WRITE | KR_RECALL_GONE);
+	assert_int_equal(fake.discards, 0);
+	assert_int_equal(fake.flushes, 1);
+	assert_int_equal(fake.answers, 1);
+	flushed(file, 1, 100);
+	assert_int_equal(fake.answers, 2);
+	kr_file_put(file);
+	turn();
+}
+
+static void a_file_that_is_just_being_opened_keeps_its_bytes(void **state)
+{
+	struct kr_file *file = make_removed();
+
+	(void)state;
+	file->open.opening = 1;
+	recall(KR_LEASE_WRITE | KR_RECALL_GONE | KR_RECALL_DISCARD);
+	assert_int_equal(fake.discards, 0);
+	assert_int_equal(fake.flushes, 1);
+	flushed(file, 1, 100);
+	file->open.opening = 0;
+	kr_file_step(file);
+	kr_file_put(file);
+	turn();
+}
+
 static void no_open_is_kept_of_a_removed_file_or_for_another_server(void **state)
 {
 	struct kr_file *file = make_kept(1);
@@ -361,6 +425,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_file_without_a_name_stays_open_for_its_programs, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			no_open_is_kept_of_a_removed_file_or_for_another_server, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_is_unflushed_of_a_removed_file_is_discarded_when_the_server_says_so, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_another_node_still_reads_of_a_removed_file_is_flushed, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_file_that_is_just_being_opened_keeps_its_bytes, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_waiter_gets_its_lease_and_keeps_a_recall_waiting, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			a_failed_lease_fails_those_who_wait_for_it_and_nobody_later, setup, teardown),

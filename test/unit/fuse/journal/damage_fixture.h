@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +16,7 @@
 #include "fuse/journal/journal.h"
 #include "fuse/journal/journal_format.h"
 #include "fuse/journal/journal_scan.h"
+#include "test/unit/directory.h"
 
 enum { FILE_BYTES = 400, FILES = 2, WRITES = 9 };
 
@@ -90,16 +90,6 @@ static inline void store(const char *name, const uint8_t *bytes, size_t length)
 	close(fd);
 }
 
-static inline void remove_files(void)
-{
-	DIR *open_directory = opendir(directory);
-	struct dirent *entry;
-
-	while ((entry = readdir(open_directory)))
-		unlinkat(dirfd(open_directory), entry->d_name, 0);
-	closedir(open_directory);
-}
-
 static inline int make_journal(void **state)
 {
 	struct kr_journal_file *files[FILES];
@@ -142,8 +132,7 @@ static inline int make_journal(void **state)
 static inline int remove_journal(void **state)
 {
 	(void)state;
-	remove_files();
-	rmdir(directory);
+	directory_remove(directory);
 	free(original.index);
 	free(original.data);
 	return 0;
@@ -210,7 +199,7 @@ static inline void start(const struct image *image, struct outcome *ret)
 	struct kr_journal *journal;
 
 	memset(ret, 0, sizeof(*ret));
-	remove_files();
+	directory_empty(directory);
 	store("00000001.index", image->index, image->index_length);
 	store("00000001.data", image->data, image->data_length);
 	options.incarnation++;

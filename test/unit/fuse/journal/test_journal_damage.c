@@ -12,7 +12,7 @@ static void damage_is_kept_until_it_is_discarded_by_command(void **state)
 	image.data = malloc(image.data_length);
 	memcpy(image.data, original.data, image.data_length);
 	image.data[script[0].data] ^= 1;
-	remove_files();
+	directory_empty(directory);
 	store("00000001.index", image.index, image.index_length);
 	store("00000001.data", image.data, image.data_length);
 	free(image.data);
@@ -75,7 +75,7 @@ static void a_name_that_stands_in_for_a_damaged_one_stays(void **state)
 	struct image image;
 
 	(void)state;
-	remove_files();
+	directory_empty(directory);
 	journal = open_next(&recovery);
 	append(journal, file, 0);
 	kr_recovery_fini(&recovery);
@@ -295,7 +295,7 @@ static void the_listing_shows_every_record(void **state)
 	int fd;
 
 	(void)state;
-	remove_files();
+	directory_empty(directory);
 	store("00000001.index", original.index, original.index_length);
 	store("00000001.data", original.data, original.data_length);
 	fd = open(directory, O_RDONLY | O_DIRECTORY);

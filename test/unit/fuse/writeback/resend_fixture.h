@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <setjmp.h>
 #include <cmocka.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@
 #include "fuse/writeback/flush_priv.h"
 #include "test/unit/directory.h"
 
-enum { BYTES = 200, BLOCK = 4096, NEWER_MTIME = 1000000 };
+enum { BYTES = 200, NEWER_MTIME = 1000000 };
 
 static struct fixture {
 	char directory[64];
@@ -248,38 +247,6 @@ static inline uint64_t live(void)
 	return usage.live;
 }
 
-static inline void copy_file(const char *from, const char *to)
-{
-	static const uint8_t zeros[BLOCK];
-	uint8_t block[BLOCK];
-	KR_AUTO_FD int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	uint64_t offset = 0;
-	ssize_t got;
-
-	assert_true(in >= 0 && out >= 0);
-	for (; (got = pread(in, block, BLOCK, (off_t)offset)) > 0; offset += (uint64_t)got)
-		if (memcmp(block, zeros, (size_t)got) != 0)
-			assert_int_equal(pwrite(out, block, (size_t)got, (off_t)offset), got);
-	assert_int_equal(ftruncate(out, (off_t)offset), 0);
-}
-
-/* As a killed daemon leaves it. */
-static inline void copy_directory(const char *to_directory)
-{
-	DIR *directory = opendir(F.directory);
-	struct dirent *entry;
-	char from[400], to[400];
-
-	while ((entry = readdir(directory))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(from, sizeof(from), "%s/%s", F.directory, entry->d_name);
-		snprintf(to, sizeof(to), "%s/%s", to_directory, entry->d_name);
-		copy_file(from, to);
-	}
-	closedir(directory);
-}
-
 /* --- a daemon's life -------------------------------------------------------------------------- */
 
 static const struct kr_fid file_fid = {.length = 8, .bytes = {'f'}};
@@ -362,7 +329,7 @@ static inline void kill_daemon(void)
 	char copy[] = "/tmp/kr-test-resend-XXXXXX", former[64];
 
 	assert_non_null(mkdtemp(copy));
-	copy_directory(copy);
+	directory_copy(F.directory, copy);
 	end_daemon();
 	strcpy(former, F.directory);
 	strcpy(F.directory, copy);

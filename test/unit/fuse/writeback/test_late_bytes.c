@@ -10,7 +10,6 @@
 #include <setjmp.h>
 #include <cmocka.h>
 #include <errno.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@
 #include "test/unit/directory.h"
 #include "test/unit/moved_clock.h"
 
-enum { MODEL_BYTES = 40000, BLOCK = 4096 };
+enum { MODEL_BYTES = 40000 };
 
 static struct fixture {
 	char directory[64], copy[64];
@@ -50,39 +49,6 @@ static struct fixture {
 } F;
 
 /* --- a new start ------------------------------------------------------------------------------ */
-
-static void copy_file(const char *from, const char *to)
-{
-	static const uint8_t zeros[BLOCK];
-	uint8_t block[BLOCK];
-	KR_AUTO_FD int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-	uint64_t offset = 0;
-	ssize_t got;
-
-	assert_true(in >= 0 && out >= 0);
-	for (; (got = pread(in, block, BLOCK, (off_t)offset)) > 0; offset += (uint64_t)got) {
-		if (memcmp(block, zeros, (size_t)got) != 0)
-			assert_int_equal(pwrite(out, block, (size_t)got, (off_t)offset), got);
-	}
-	assert_int_equal(ftruncate(out, (off_t)offset), 0);
-}
-
-static void copy_directory(void)
-{
-	DIR *directory = opendir(F.directory);
-	struct dirent *entry;
-	char from[400], to[400];
-
-	directory_empty(F.copy);
-	while ((entry = readdir(directory))) {
-		if (entry->d_name[0] == '.')
-			continue;
-		snprintf(from, sizeof(from), "%s/%s", F.directory, entry->d_name);
-		snprintf(to, sizeof(to), "%s/%s", F.copy, entry->d_name);
-		copy_file(from, to);
-	}
-	closedir(directory);
-}
 
 static void open_journal(
 	const char *directory, uint64_t max, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal)
@@ -128,7 +94,8 @@ static void look_as_if_killed(void)
 	struct kr_journal *journal;
 
 	F.looks++;
-	copy_directory();
+	directory_empty(F.copy);
+	directory_copy(F.directory, F.copy);
 	open_journal(F.copy, 0, &recovery, &journal);
 	assert_true(kr_list_empty(&recovery.damage));
 	memcpy(bytes, F.at_server, MODEL_BYTES);

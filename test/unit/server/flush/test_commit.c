@@ -535,7 +535,7 @@ static bool loses_power_and_all_after(struct node *node, uint64_t seq)
 		.last = seq,
 		.resend = seq,
 		.kinds = KR_LEASE_WRITE,
-		.since.sec = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S)};
+		.since.sec = kr_clock_real_s()};
 
 	node_die(node);
 	node->manual_reclaim = true;

@@ -20,16 +20,6 @@ static struct kr_reclaim_reply reclaim(struct node *node, const struct kr_fid *f
 	return reply->reclaim_reply;
 }
 
-static void restart(struct fixture *f)
-{
-	stop_server(f);
-	start_server(f);
-	for (int i = 0; i < NODES; i++) {
-		if (f->nodes[i]->conn)
-			assert_true(node_wait_for(&f->loop, node_is_closed, f->nodes[i]));
-	}
-}
-
 /* The daemon is killed, and started anew. */
 static void what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_for(void **state)
 {
@@ -60,6 +50,27 @@ static void what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_
 	assert_int_equal(node_result(other, id, NULL), 0);
 }
 
+/* The daemon is killed before it hears of that. */
+static void what_is_of_a_file_removed_meanwhile_is_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	const struct kr_close_request close = {.file = fid, .count = 1};
+	const struct kr_remove_request remove = {.parent = other->hello.root, .name = "f"};
+	struct kr_reclaim_reply reply;
+
+	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close, NULL), 0);
+	node_asked(node, KR_MSG_RECALL);
+	node_disconnect(node);
+	assert_int_equal(node_hello(node, false), 0);
+	reply = reclaim(node, &fid, 9);
+	assert_int_equal(reply.durable_seq, 9);
+	assert_int_equal(reply.conflict, 0);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+}
+
 static void after_a_restart_others_wait_for_what_is_sent_again(void **state)
 {
 	struct fixture *f = *state;
@@ -69,7 +80,7 @@ static void after_a_restart_others_wait_for_what_is_sent_again(void **state)
 
 	node->keeps_stable = true;
 	flush_text(node, &fid, 5, "bytes");
-	restart(f);
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(reclaim(node, &fid, 5).durable_seq, 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
@@ -188,7 +199,7 @@ static void a_node_that_has_lost_power_is_late_and_inherits_nothing(void **state
 		0);
 	assert_true(in_conflict(node, &fid, since));
 	assert_false(in_conflict(node, &quiet, since));
-	restart(f); /* it has not reclaimed all */
+	restart_server(f); /* it has not reclaimed all */
 	assert_int_equal(kr_grace_awaited(&f->server.sessions->grace), 1);
 }
 
@@ -200,7 +211,7 @@ static void a_node_that_has_lost_power_does_not_cover_its_own_later_bytes(void *
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
 	flush_text(node, &fid, 9, "later");
-	restart(f);
+	restart_server(f);
 	lose_power(node);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
@@ -219,7 +230,7 @@ static void a_node_that_has_lost_power_does_not_hold_the_grace_period_up(void **
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	uint64_t id;
 
-	restart(f);
+	restart_server(f);
 	lose_power(node);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.late, 1);
@@ -236,7 +247,7 @@ static void after_a_clean_stop_there_is_no_grace_without_nodes(void **state)
 {
 	struct fixture *f = *state;
 
-	restart(f);
+	restart_server(f);
 	assert_true(grace_is_over(f));
 }
 
@@ -248,7 +259,7 @@ static void otherwise_nobody_is_served_before_that_is_on_the_disk(void **state)
 	uint64_t id;
 
 	kr_state_not_clean(f->server.state);
-	restart(f);
+	restart_server(f);
 	f->server.sessions->hooks.end_grace(&f->server);
 	assert_false(grace_is_over(f)); /* the sync has not ended yet */
 	assert_int_equal(node_hello(node, false), 0);
@@ -284,6 +295,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		TEST(what_a_former_session_has_applied_is_dropped_and_the_rest_is_waited_for),
+		TEST(what_is_of_a_file_removed_meanwhile_is_dropped),
 		TEST(after_a_restart_others_wait_for_what_is_sent_again),
 		TEST(what_a_failed_sync_may_have_lost_is_not_dropped),
 		TEST(bytes_that_were_applied_are_not_late),

@@ -131,8 +131,8 @@ static void who_has_read_a_file_hears_that_it_is_gone(void **state)
 	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_READ), NULL), 0);
 	assert_int_equal(node_result(old, send_lease(old, &fid, KR_LEASE_READ), NULL), 0);
 	remove_it(node, "f"); /* which waits for nobody */
-	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
-	expect_recall(node, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
+	expect_recall(node, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	expect_recall(old, &fid, KR_LEASE_READ);
 	start_clock();
 }
@@ -168,7 +168,7 @@ static void a_file_is_gone_with_its_last_name(void **state)
 	settle(reader);
 	assert_false(is_recalled(reader));
 	remove_it(node, "b");
-	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	start_clock();
 }
 
@@ -192,7 +192,7 @@ static void who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed(void **s
 	settle(reader);
 	assert_false(is_recalled(reader));
 	close_it(reader, &fid);
-	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	assert_true(node_wait_for(&f->loop, no_orphans, f));
 	start_clock();
 }
@@ -221,7 +221,7 @@ static void who_keeps_a_file_open_hears_that_its_last_name_has_gone(void **state
 	remove_it(node, "g");
 	expect_recall(keeper, &fid, KR_RECALL_GONE); /* it has READ still: a program may have the file open */
 	close_it(keeper, &fid);
-	expect_recall(keeper, &fid, KR_LEASE_READ | KR_RECALL_GONE);
+	expect_recall(keeper, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	assert_true(node_wait_for(&f->loop, no_orphans, f));
 	start_clock();
 }
@@ -243,6 +243,35 @@ static void who_has_read_a_file_hears_that_it_was_removed_in_the_export(void **s
 	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE);
 }
 
+/* Its bytes are of use while any node has the file open. */
+static void who_has_written_a_removed_file_discards_its_bytes_when_nobody_has_it_open(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node, *reader;
+	struct kr_fid fid;
+	char path[400];
+
+	stop_clock();
+	f->nodes[0]->may = KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS;
+	node = joined(f, 0);
+	reader = joined(f, 1);
+	fid = create(node, "f", KR_LEASE_WRITE);
+	snprintf(path, sizeof(path), "%s/f", f->export_path);
+	assert_int_equal(truncate(path, LARGE), 0);
+	assert_int_equal(
+		node_call(reader, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
+	remove_it(reader, "f");
+	expect_recall(node, &fid, KR_RECALL_GONE);
+	close_it(node, &fid);
+	settle(node);
+	assert_false(is_recalled(node));
+	close_it(reader, &fid);
+	expect_recall(node, &fid, KR_LEASE_WRITE | KR_RECALL_GONE | KR_RECALL_DISCARD);
+	assert_true(node_wait_for(&f->loop, no_orphans, f));
+	assert_int_equal(flush_of(node, &fid), 0); /* it was on its way */
+	start_clock();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -254,6 +283,7 @@ int main(void)
 		TEST(who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed),
 		TEST(who_keeps_a_file_open_hears_that_its_last_name_has_gone),
 		TEST(who_has_read_a_file_hears_that_it_was_removed_in_the_export),
+		TEST(who_has_written_a_removed_file_discards_its_bytes_when_nobody_has_it_open),
 	};
 
 	signal(SIGPIPE, SIG_IGN); /* as the daemon does */

@@ -38,9 +38,7 @@ static void a_conflict_stays_one_when_node_and_server_begin_anew(void **state)
 	assert_int_equal(node_hello(node, false), 0);
 	assert_true(in_conflict(node, &fid, just_now()));
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.late, 0);
 	assert_true(in_conflict(node, &fid, just_now()));
@@ -58,26 +56,6 @@ static void a_node_lost_again_before_it_has_reclaimed_is_late_since_the_first_ti
 	assert_true(in_conflict(node, &fid, just_now()));
 }
 
-/* Else the next instance of the server would know nothing of it, and the node has seen the new times. */
-static void who_is_told_of_a_conflict_can_count_on_it(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0), *other = joined(f, 1);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = just_now()};
-	int full = open("/dev/full", O_WRONLY), log;
-
-	overtake(f, node, other, &fid);
-	log = dup(f->server.recovery->conflicts.fd);
-	assert_int_equal(dup2(full, f->server.recovery->conflicts.fd), f->server.recovery->conflicts.fd);
-	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
-	assert_int_equal(f->server.recovery->conflicts.count, 0);
-	assert_int_equal(dup2(log, f->server.recovery->conflicts.fd), f->server.recovery->conflicts.fd);
-	assert_true(in_conflict(node, &fid, just_now()));
-	close(log);
-	close(full);
-}
-
 /* The state directory's disk is full. */
 static int fill_log(struct fixture *f)
 {
@@ -92,6 +70,23 @@ static void empty_log(struct fixture *f, int saved)
 {
 	assert_true(dup2(saved, f->server.recovery->conflicts.fd) >= 0);
 	close(saved);
+}
+
+/* Else the next instance of the server would know nothing of it, and the node has seen the new times. */
+static void who_is_told_of_a_conflict_can_count_on_it(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_reclaim_request reclaim = {.file = fid, .opens = 1, .first = 5, .last = 9, .since = just_now()};
+	int saved;
+
+	overtake(f, node, other, &fid);
+	saved = fill_log(f);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), -EIO);
+	assert_int_equal(f->server.recovery->conflicts.count, 0);
+	empty_log(f, saved);
+	assert_true(in_conflict(node, &fid, just_now()));
 }
 
 /* It is killed, or its server is, before the disk has room again: neither makes its bytes welcome. */
@@ -116,9 +111,7 @@ static void who_cannot_be_told_of_a_conflict_stays_late(void **state)
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	empty_log(f, saved);
 	assert_true(in_conflict(node, &fid, since)); /* it asks again */
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	restart_server(f);
 	joined(f, 1);
 	back(node);
 	assert_true(in_conflict(node, &fid, since));
@@ -144,9 +137,7 @@ static void who_cannot_be_told_of_a_conflict_is_late_at_the_next_server(void **s
 		a_moment_later(f, other);
 	}
 	empty_log(f, saved);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	restart_server(f);
 	joined(f, 1);
 	back(node);
 	assert_true(in_conflict(node, &fid, since));
@@ -198,9 +189,7 @@ static void who_reclaims_in_the_grace_period_is_not_late(void **state)
 	struct node *node = joined(f, 0);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.late, 0);
 	assert_false(in_conflict(node, &fid, never));
@@ -219,9 +208,7 @@ static void who_begins_anew_after_it_has_reclaimed_is_not_late_when_the_grace_pe
 	struct node *node = joined(f, 0), *other = joined(f, 1);
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_hello(other, true), 0);
 	assert_false(in_conflict(node, &fid, never));
@@ -243,9 +230,7 @@ static void who_is_not_awaited_gets_nothing_before_the_grace_period_is_over(void
 	uint64_t id;
 
 	lose(f, late, awaited);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, awaited));
+	restart_server(f);
 	back(late);
 	id = send_reclaim(late, &fid, just_now());
 	settle(late);
@@ -277,9 +262,7 @@ static void who_comes_back_while_it_is_being_forgotten_is_late(void **state)
 	const union kr_any_msg *reply;
 	uint64_t id, hello;
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	restart_server(f);
 	assert_int_equal(node_hello(other, true), 0);
 	assert_int_equal(node_call(other, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	id = node_send(other, KR_MSG_SETATTR, &msg);

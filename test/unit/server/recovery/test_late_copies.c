@@ -18,16 +18,6 @@ static void leave(struct node *node)
 	assert_true(node_wait_for(node->loop, node_is_closed, node));
 }
 
-static void restart(struct fixture *f)
-{
-	stop_server(f);
-	start_server(f);
-	for (int i = 0; i < NODES; i++) {
-		if (f->nodes[i]->conn)
-			assert_true(node_wait_for(&f->loop, node_is_closed, f->nodes[i]));
-	}
-}
-
 static void a_replay_is_refused_while_its_node_is_connected(void **state)
 {
 	struct fixture *f = *state;
@@ -105,7 +95,7 @@ static void old_bytes_of_a_copy_cover_nothing_at_a_server_that_was_restarted(voi
 	struct kr_time since = a_second_later();
 
 	cut(node, &fid, 7);
-	restart(f);
+	restart_server(f);
 	joined(f, 0);
 	leave(node); /* at this moment, as far as this instance knows, it had nothing left, and nobody has changed
 			anything since */
@@ -145,7 +135,7 @@ static void a_replay_that_was_interrupted_goes_on_in_place(void **state)
 	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
 	struct kr_time since = a_second_later();
 
-	restart(f);
+	restart_server(f);
 	joined(f, 1);
 	while (f->server.sessions->grace.active) /* the node is dead */
 		a_moment_later(f, other);
@@ -172,7 +162,7 @@ static void a_replay_in_the_grace_period_waits_for_its_end(void **state)
 	const union kr_any_msg *reply;
 	uint64_t id, began_ns;
 
-	restart(f);
+	restart_server(f);
 	joined(f, 1);
 	began_ns = kr_clock_ns();
 	assert_int_equal(node_hello(copy, false), 0);
@@ -192,7 +182,7 @@ static void a_node_that_is_awaited_keeps_what_it_had_beside_a_replay(void **stat
 	struct fixture *f = *state;
 	struct node *node = joined(f, 0), *copy = copy_of(node, f->nodes[1]);
 
-	restart(f);
+	restart_server(f);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_int_equal(node_call(copy, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	assert_true(f->server.sessions->grace.active);
@@ -260,7 +250,7 @@ static void a_conflict_file_that_others_have_emptied_is_theirs_over_a_restart(vo
 	do
 		cut(other, &emptied, 7);
 	while (kr_time_compare(right_after_cut(other, &emptied, 0), first) == 0); /* times tick */
-	restart(f);
+	restart_server(f);
 	joined(f, 1);
 	assert_int_equal(node_hello(copy, false), 0);
 	assert_false(in_conflict(copy, &empty, never));

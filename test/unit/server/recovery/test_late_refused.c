@@ -181,11 +181,9 @@ static void a_late_node_does_not_bring_refused_bytes_over_what_came_before_it_wa
 	assert_true(in_conflict(node, &fid, never));
 }
 
-static void restart(struct fixture *f, struct node *node, struct node *other)
+static void restart(struct fixture *f, struct node *node)
 {
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node->hello.late, 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
@@ -201,7 +199,7 @@ static void after_a_restart_the_time_decides_of_refused_bytes(void **state)
 	struct kr_time since = a_second_later();
 	uint8_t kinds;
 
-	restart(f, node, other);
+	restart(f, node);
 	assert_int_equal(judged(node, &fid, since, &kinds), 0);
 	give_back(node, &fid, KR_LEASE_ALL);
 	cut(other, &fid, 7);
@@ -216,7 +214,7 @@ static void a_change_of_the_same_second_counts_as_a_later_one(void **state)
 	struct kr_fid fid = refused(node, other);
 	uint8_t kinds;
 
-	restart(f, node, other);
+	restart(f, node);
 	assert_int_equal(judged(node, &fid, right_after_cut(other, &fid, 7), &kinds), 1);
 }
 
@@ -229,7 +227,7 @@ static void a_lost_node_has_refused_bytes_of_before_it_was_lost(void **state)
 	struct kr_time since = a_second_later();
 	uint8_t kinds;
 
-	restart(f, node, other);
+	restart(f, node);
 	cut(other, &fid, 7);
 	lose(f, node, other);
 	back(node);

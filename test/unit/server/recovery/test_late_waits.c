@@ -223,9 +223,7 @@ static void a_node_that_is_made_late_while_its_reclaim_runs_has_the_file_alone_w
 	const struct kr_reclaim_request held = {.file = fid, .kinds = KR_LEASE_WRITE};
 	uint64_t id;
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node) && node_wait_for(&f->loop, node_is_closed, other));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_hello(other, true), 0);
 	assert_int_equal(node_call(other, KR_MSG_RECLAIM, &held, NULL), 0);

@@ -39,9 +39,7 @@ static void what_was_executed_is_not_executed_again_by_the_next_instance(void **
 	assert_int_equal(node_result(node, removed, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0); /* as somebody else would */
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	exchange(node, exchanged, KR_FRAME_RESEND, &rename_msg);
@@ -75,9 +73,7 @@ static void a_truncation_is_not_repeated_by_the_next_instance(void **state)
 	fputs("later", file);
 	fclose(file);
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	node_answer(node, cut_id)->replies = node_answer(node, open_id)->replies = 0;
@@ -108,9 +104,7 @@ static void what_an_earlier_instance_executed_counts_as_done(void **state)
 
 	assert_int_equal(node_call(node, KR_MSG_MAKE, &make, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_CREATE, &exclusive, NULL), 0);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
 	node_answer(node, first)->replies = node_answer(node, first + 1)->replies = 0;

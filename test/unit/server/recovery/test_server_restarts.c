@@ -56,9 +56,7 @@ static void a_file_that_is_reclaimed_again_meanwhile_is_open_once(void **state)
 	struct kr_close_request close_msg = {.file = fid, .count = 1};
 	uint64_t first, second;
 
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	first = node_send(node, KR_MSG_RECLAIM, &reclaim);
 	second = node_send(node, KR_MSG_RECLAIM, &reclaim);
@@ -83,9 +81,7 @@ static void a_nameless_open_file_outlives_a_restart(void **state)
 	struct kr_close_request close_msg = {.file = fid, .count = 1};
 
 	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, true), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);

@@ -40,8 +40,7 @@ static inline void confine(struct fixture *f, struct node *node)
 	const struct kr_key_owner owner = {.kind = KR_KEY_USER, .uid = USER};
 	struct kr_session *session = kr_session_find(&f->server, node->hello.session);
 
-	assert_int_equal(
-		kr_key_new(&owner, "mallory", (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &session->trust.key), 0);
+	assert_int_equal(kr_key_new(&owner, "mallory", kr_clock_real_s(), 0, &session->trust.key), 0);
 	session->trust.groups = calloc(1, sizeof(*session->trust.groups));
 	session->trust.groups[0] = USER;
 	session->trust.group_count = 1;

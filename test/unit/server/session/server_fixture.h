@@ -62,6 +62,16 @@ static inline void stop_server(struct fixture *f)
 	kr_server_fini(&f->server);
 }
 
+/* Until all nodes have heard that the former instance is gone. */
+static inline void restart_server(struct fixture *f)
+{
+	stop_server(f);
+	start_server(f);
+	for (int i = 0; i < NODES; i++)
+		if (f->nodes[i]->conn)
+			assert_true(node_wait_for(&f->loop, node_is_closed, f->nodes[i]));
+}
+
 static inline int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));

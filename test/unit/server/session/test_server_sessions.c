@@ -184,23 +184,6 @@ static void an_open_file_outlives_its_name(void **state)
 	assert_int_equal(node_call(node, KR_MSG_GETATTR, &getattr, NULL), -ESTALE);
 }
 
-static void a_nameless_file_goes_when_late_bytes_are_flushed(void **state)
-{
-	struct fixture *f = *state;
-	struct node *node = joined(f, 0);
-	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
-	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
-	struct kr_close_request close_msg = {.file = fid, .count = 1};
-
-	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
-	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
-	node_asked(node, KR_MSG_RECALL);
-	settle(node);
-	assert_false(no_orphans(f)); /* its flush would still find it */
-	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
-	assert_true(node_wait_for(&f->loop, no_orphans, f));
-}
-
 static int flush_bytes(struct node *node, const struct kr_fid *fid)
 {
 	struct kr_range extent = {.offset = 0, .length = 5};
@@ -227,6 +210,22 @@ static int flush_bytes(struct node *node, const struct kr_fid *fid)
 	return err;
 }
 
+static void a_nameless_file_goes_with_its_last_open_and_its_late_bytes_are_dropped(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0);
+	struct kr_fid fid = create(node, "f", KR_LEASE_WRITE);
+	struct kr_remove_request remove_file = {.parent = node->hello.root, .name = "f"};
+	struct kr_close_request close_msg = {.file = fid, .count = 1};
+
+	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
+	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close_msg, NULL), 0);
+	node_asked(node, KR_MSG_RECALL);
+	assert_true(no_orphans(f));
+	assert_int_equal(flush_bytes(node, &fid), 0);
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
+}
+
 static void bytes_of_a_removed_file_are_taken_and_dropped(void **state)
 {
 	struct fixture *f = *state;
@@ -250,9 +249,7 @@ static void bytes_of_a_nameless_file_that_nobody_reopens_are_dropped(void **stat
 	struct kr_reclaim_request reclaim = {.file = fid, .kinds = KR_LEASE_WRITE};
 
 	assert_int_equal(node_call(node, KR_MSG_REMOVE, &remove_file, NULL), 0);
-	stop_server(f);
-	start_server(f);
-	assert_true(node_wait_for(&f->loop, node_is_closed, node));
+	restart_server(f);
 	assert_int_equal(node_hello(node, false), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &reclaim, NULL), 0);
 	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
@@ -273,7 +270,7 @@ int main(void)
 		TEST(goodbye_ends_a_session_at_once),
 		TEST(what_a_node_says_of_its_backlog_stays_with_its_session),
 		TEST(an_open_file_outlives_its_name),
-		TEST(a_nameless_file_goes_when_late_bytes_are_flushed),
+		TEST(a_nameless_file_goes_with_its_last_open_and_its_late_bytes_are_dropped),
 		TEST(bytes_of_a_removed_file_are_taken_and_dropped),
 		TEST(bytes_of_a_nameless_file_that_nobody_reopens_are_dropped),
 	};

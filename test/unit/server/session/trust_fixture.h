@@ -55,8 +55,7 @@ static inline void make_keys(struct fixture *f)
 	for (int i = 0; i < KEYS_ALL; i++) {
 		const char *name = owners[i].kind == KR_KEY_USER ? "user" : "";
 
-		assert_int_equal(
-			kr_key_new(&owners[i], name, (int64_t)(kr_clock_real_ns() / KR_NS_PER_S), 0, &f->keys[i]), 0);
+		assert_int_equal(kr_key_new(&owners[i], name, kr_clock_real_s(), 0, &f->keys[i]), 0);
 		if (i == KEYS)
 			break;
 		assert_true(asprintf(&f->paths[i], "%s/key%d", f->directory, i) > 0);
@@ -114,7 +113,7 @@ static inline int teardown(void **state)
 static inline int begin(
 	struct node *node, struct kr_auth *auth, struct kr_key *key, struct kr_auth_prove_request *ret_prove)
 {
-	const int64_t now = (int64_t)(kr_clock_real_ns() / KR_NS_PER_S);
+	const int64_t now = kr_clock_real_s();
 	const union kr_any_msg *reply;
 	struct kr_auth_request ask;
 	struct kr_fresh fresh;
