@@ -206,9 +206,13 @@ static void collect(struct kr_round_stream *round_stream, uint64_t offset, struc
 
 /* --- frames ----------------------------------------------------------------------------------- */
 
-/* The stream is malformed: the round is run again. */
+/* The stream is malformed: the round is run again.  Of a file that is gone that is nothing: its writers discard. */
 static void break_off(struct kr_round_stream *round_stream, const char *why)
 {
+	if (round_stream->file->gone) {
+		kr_flush_broken(round_stream->file, round_stream->round);
+		return;
+	}
 	kr_log_warn("flush round %llu: the stream from %s is broken: %s; the round is run again",
 		(unsigned long long)round_stream->round,
 		round_stream->hop && round_stream->hop->conn ? kr_conn_peer(round_stream->hop->conn) : "its last node",

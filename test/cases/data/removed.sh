@@ -27,6 +27,18 @@ for how in unlink replace unlink_open; do
 done
 [ "$(written)" = 0 ] || fail "$(written) bytes went to the server"
 
+note "it is just being flushed"
+limit node1 100mbit
+make flushed 20
+kairan 1 flush "$M/flushed" &
+flush=$!
+until_ok 30 "a flush under way" sh -c "[ \$(stat -c %s '$EXPORT/flushed') -gt 0 ]" || fail "nothing is flushed"
+on node2 rm "$(mnt 2)/flushed" || fail "rm during the flush"
+wait $flush || fail "kairan flush: $?"
+until_ok 30 "nothing unflushed" is_unflushed 0 || fail "$(unflushed) bytes of a file removed during its flush"
+[ "$(written)" -lt $((20 << 20)) ] || fail "the flush had ended"
+! grep "is run again" "$WORK/kairand.log" || fail "the server takes a removal for a broken connection"
+
 note "another node has it open"
 make held 8
 on node2 bash -c "exec 3<$(mnt 2)/held; echo open; until [ -e '$WORK/go' ]; do sleep 0.05; done; cksum <&3" >"$WORK/read" &
