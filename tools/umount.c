@@ -79,15 +79,24 @@ static bool is_dead(const struct kr_mounted *mounted, int pid)
 	return true;
 }
 
-static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead)
+/* Sets how long the daemon flushes on unmount; "": as the mount's option says.  -EACCES: it is another user's. */
+static int limit_drain(const struct kr_mounted *mounted, const char *ms)
 {
 	json_t *status = NULL;
+	int err = kr_ask_mount(mounted, "drain", ms, &status);
+
+	json_decref(status);
+	return err == -EPERM ? -EACCES : err;
+}
+
+static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead)
+{
 	int err = 0;
 
 	if (dead)
 		printf("the daemon of %s is gone\n", mounted->path);
-	else if (kr_ask_mount(mounted, "drain", "0", &status) == 0)
-		json_decref(status);
+	else if (limit_drain(mounted, "0") == -EACCES)
+		return kr_tool_failed();
 	if (!end_connection(mounted))
 		err = kr_unmount(mounted->path, true);
 	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
@@ -118,15 +127,6 @@ static bool ends_when_told(const char *socket, int pid)
 	json_decref(status);
 	json_decref(last);
 	return wait_until_gone(pid, GONE_WAIT_MS);
-}
-
-/* Sets how long the daemon flushes on unmount; "": as the mount's option says. */
-static void limit_drain(const struct kr_mounted *mounted, const char *ms)
-{
-	json_t *status = NULL;
-
-	kr_ask_mount(mounted, "drain", ms, &status);
-	json_decref(status);
 }
 
 /* The mount of a job's head: nothing of the job is left after it. */
@@ -166,6 +166,8 @@ static int flush_and_unmount(
 		return unmount_by_force(mounted, pid, dead);
 	if (known && !removed && !ends_job(mounted))
 		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
+	else if (known && !removed && limit_drain(mounted, "") == -EACCES)
+		return kr_tool_failed();
 	if (result == KR_EXIT_FAILED) /* the daemon has ended meanwhile? members of a job end with the job's head */
 		return wait_until_gone(pid, KEPT_ALIVE_MS) ? unmount_by_force(mounted, pid, true) : result;
 	if (result == KR_EXIT_LEFT)

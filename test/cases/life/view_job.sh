@@ -124,6 +124,7 @@ kairan $member bench "$(at $member a)" >"$WORK/said" 2>&1 &&
 note "who gets in"
 refused $other "there is no key|wants a key" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt $other)" -o "view=job,job=a,local=$WORK/node$other/local/x"
 mkdir "$WORK/user" "$WORK/user/mnt" && cp "$WORK/key" "$WORK/user/key" && chown -R daemon: "$WORK/user" && chmod a+x "$WORK" "$WORK/.."
+refused $head "only root and who has mounted it may" setpriv --reuid 1 --clear-groups "$B/tools/kairan" umount "$(at $head a)"
 port=$(grep -o "serves it at [^ ]*" "$WORK/node$head/log" | tail -1 | cut -d' ' -f4)
 refused $other "does not accept|wants a key|its key|has no such key" "$B/fuse/kairanfs" "$port:/" "$(mnt $other)" -o "key=$WORK/key,local=$WORK/node$other/local/x,connect_timeout=1"
 

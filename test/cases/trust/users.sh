@@ -33,6 +33,7 @@ note "all else is the owner's"
 for command in "flush --discard $M/all/theirs" "umount $M" "umount --force $M"; do
 	# shellcheck disable=SC2086
 	own 1001 $command >"$WORK/said" 2>&1 && fail "$command: $(cat "$WORK/said")"
+	grep -q "only root and who has mounted it may" "$WORK/said" || fail "$command: $(cat "$WORK/said")"
 done
 alive "${DAEMON[node1]}" && on node1 grep -q " $M " /proc/mounts || fail "unmounted"
 kairan 1 status "$M" | grep -q "unflushed   all/theirs: 5 bytes" || fail "their bytes are gone"
