@@ -29,7 +29,8 @@ static void add_file(struct kr_tool_files *files, const char *path, uint64_t siz
 
 static void complain_of(struct kr_tool_files *files, const char *path, int err)
 {
-	fprintf(stderr, "kairan: %s: %s\n", path, strerror(err));
+	fprintf(stderr, "kairan: %s: %s\n", path,
+		err == ENOTCONN ? "the mount's daemon is gone; mount again" : strerror(err));
 	files->errors++;
 }
 

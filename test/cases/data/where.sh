@@ -82,4 +82,12 @@ note "the server sent $near bytes to tasks near their data, $sent to tasks in tu
 for i in $(seq 12); do sha256sum <"$EXPORT/in/$i"; done | sort >"$WORK/right"
 sort "$WORK/sums" | cmp - "$WORK/right" && sort "$WORK/sums2" | cmp - "$WORK/right" || fail "other bytes"
 [ "$near" -lt $((SIZE / 4)) ] && [ "$sent" -gt $((5 * SIZE)) ] || fail "the server sent $near and $sent bytes"
+
+note "a mount whose daemon is gone"
+killed node3
+for command in where stage; do
+	kairan 3 $command "$(mnt 3)/in" >"$WORK/said" 2>&1
+	[ $? = 2 ] && grep -q "daemon is gone; mount again" "$WORK/said" || fail "$command: $(cat "$WORK/said")"
+done
+on node3 umount -l "$(mnt 3)"
 finish
