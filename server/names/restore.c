@@ -35,7 +35,7 @@ static void run_restore(struct kr_request *request)
 
 	request->err = kr_export_restore(request->server->export, &restore, &((struct restore *)request->state)->made);
 	if (request->err)
-		kr_log_warn("a new file of node %s, '%s', is not restored after the loss of power: %s",
+		kr_log_warn("a new file of node %s, '%s', is not there any more, and is not made anew: %s",
 			request->session->name, msg->name, kr_fail_reason());
 }
 
@@ -59,7 +59,7 @@ static void restored(struct kr_request *request)
 	start_next(server);
 	if (server->recovery->restoring || !server->recovery->restored)
 		return;
-	kr_log_info("made %zu new files and directories anew that the loss of power had un-created",
+	kr_log_info("made %zu new files and directories anew that were not there any more after this start",
 		server->recovery->restored);
 	server->recovery->restored = 0;
 }
