@@ -346,8 +346,9 @@ void kr_flush_tick(struct kr_data *data, uint64_t now_ns)
 		if (!round_stream || round_stream->paused || round_stream->jobs ||
 			now_ns < round_stream->moved_ns + KR_DATA_STALL_MS * KR_NS_PER_MS)
 			continue;
-		kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again",
-			(unsigned long long)round_stream->round, KR_DATA_STALL_MS / 1000);
+		if (!item->file->gone) /* writers of a removed file discard: nothing comes */
+			kr_log_warn("flush round %llu: nothing has come for %d s; the round is run again",
+				(unsigned long long)round_stream->round, KR_DATA_STALL_MS / 1000);
 		kr_flush_broken(item->file, round_stream->round);
 	}
 }
