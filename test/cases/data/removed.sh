@@ -28,7 +28,7 @@ done
 [ "$(written)" = 0 ] || fail "$(written) bytes went to the server"
 
 note "it is just being flushed"
-limit node1 100mbit
+limit node1 30mbit
 make flushed 20
 kairan 1 flush "$M/flushed" &
 flush=$!
