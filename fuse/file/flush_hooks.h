@@ -25,7 +25,7 @@ struct kr_flush_hooks {
 	bool (*is_sending)(const struct kr_file *file);
 	/* The file's bytes can go nowhere: the file is gone, or its bytes are damaged.  Any lock. */
 	bool (*is_hopeless)(const struct kr_file *file);
-	/* Nobody can read FILE's unflushed bytes any more: they go. */
+	/* Nobody can read FILE's unflushed bytes any more: they go, unless they are late. */
 	void (*discard)(struct kr_file *file);
 	/* Refused bytes are on their way once more, or the directory has to say first that they were refused: no lease
 	 * of the file is given back before. */

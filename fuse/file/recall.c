@@ -61,13 +61,13 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	}
 	recall = kr_xcalloc(1, sizeof(*recall));
 	recall->down = *down;
+	/* Only what this node has closed for want of a name (file.c).  Bytes of a journal are judged first. */
+	if ((request->kinds & KR_RECALL_DISCARD) && file->open.nameless && !file->open.handles && !file->open.opening)
+		file->mount->files->flush->discard(file);
 	if (request->kinds & KR_RECALL_GONE) {
 		file->open.nameless = true;
 		kr_stage_abandon(file->stage);
 	}
-	if ((request->kinds & KR_RECALL_DISCARD) && !file->open.handles && !file->open.opening &&
-		file->mount->files->flush->is_busy(file))
-		file->mount->files->flush->discard(file);
 	kr_list_append(&file->lease.recalls, &recall->link);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_recalled(&file->holder, request->kinds);

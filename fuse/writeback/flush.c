@@ -242,6 +242,13 @@ void kr_flush_discard(struct kr_file *file)
 	kr_file_put(file);
 }
 
+/* Late bytes go to a conflict file: what the server says of the original does not concern them. */
+static void discard_removed(struct kr_file *file)
+{
+	if (!file->flush->late && !file->flush->unjudged && kr_flush_busy(file))
+		kr_flush_discard(file);
+}
+
 /* --- all files -------------------------------------------------------------------------------- */
 
 void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_file *file, enum kr_flush_reason reason),
@@ -290,7 +297,7 @@ const struct kr_flush_hooks kr_flush_hooks = {
 	.is_busy = kr_flush_busy,
 	.is_sending = is_sending,
 	.is_hopeless = is_hopeless,
-	.discard = kr_flush_discard,
+	.discard = discard_removed,
 	.is_bound = kr_unjudged_binds,
 	.uncovered = kr_unjudged_uncovered,
 };
