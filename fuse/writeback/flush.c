@@ -242,10 +242,13 @@ void kr_flush_discard(struct kr_file *file)
 	kr_file_put(file);
 }
 
-/* Late bytes go to a conflict file: what the server says of the original does not concern them. */
+/* Late bytes go to a conflict file, and orphaned ones wait for `kairan flush --discard`.  The server says of their file,
+ * too, that it is gone: when a LEASE fails for that, it recalls what it had granted (server/leases/leases.c). */
 static void discard_removed(struct kr_file *file)
 {
-	if (!file->flush->late && !file->flush->unjudged && kr_flush_busy(file))
+	const struct kr_flush *flush = file->flush;
+
+	if (!flush->late && !flush->unjudged && !flush->orphaned && kr_flush_busy(file))
 		kr_flush_discard(file);
 }
 

@@ -371,6 +371,27 @@ static void what_is_unflushed_of_a_removed_file_is_discarded_when_the_server_say
 	assert_null(kr_file_find(&mount, &fid));
 }
 
+/* Its bytes may be late: the server recalls a lease so, too, that it could not grant. */
+static void what_was_not_closed_for_want_of_a_name_is_not_discarded(void **state)
+{
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	file->open.handles = file->open.count = 1;
+	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1, .nlink = 1});
+	dirty(file, 0, 100, 1);
+	file->open.handles = 0;
+	kr_file_step(file);
+	turn();
+	recall(KR_LEASE_WRITE | KR_RECALL_GONE | KR_RECALL_DISCARD);
+	assert_int_equal(fake.discards, 0);
+	assert_int_equal(fake.flushes, 1);
+	flushed(file, 1, 100);
+	assert_int_equal(fake.answers, 1);
+	kr_file_put(file);
+	turn();
+}
+
 static void what_another_node_still_reads_of_a_removed_file_is_flushed(void **state)
 {
 	struct kr_file *file = make_removed();
@@ -427,6 +448,8 @@ int main(void)
 			no_open_is_kept_of_a_removed_file_or_for_another_server, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			what_is_unflushed_of_a_removed_file_is_discarded_when_the_server_says_so, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			what_was_not_closed_for_want_of_a_name_is_not_discarded, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			what_another_node_still_reads_of_a_removed_file_is_flushed, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_is_just_being_opened_keeps_its_bytes, setup, teardown),

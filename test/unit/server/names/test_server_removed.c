@@ -81,6 +81,11 @@ static void a_file_that_got_another_name_while_its_last_one_went_is_not_gone_whe
 	kr_sfile_put(file);
 }
 
+static bool is_gone(void *context)
+{
+	return ((const struct kr_sfile *)context)->gone;
+}
+
 /* A file of SIZE bytes that nobody has open, and of which NODE has READ. */
 static struct kr_fid put_read(struct fixture *f, struct node *node, const char *name, off_t size)
 {
@@ -272,6 +277,24 @@ static void who_has_written_a_removed_file_discards_its_bytes_when_nobody_has_it
 	start_clock();
 }
 
+/* So a late node gets the same message as one whose bytes are of no use, and has to know which it is. */
+static void a_lease_that_a_removed_file_cannot_have_is_recalled(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *late;
+	struct kr_fid fid = create(node, "f", 0);
+	struct kr_sfile *file = kr_sfile_ref(kr_sfile_find(&f->server, &fid));
+
+	f->nodes[1]->may = KR_FEATURE_GONE;
+	late = joined(f, 1);
+	remove_it(node, "f");
+	close_it(node, &fid);
+	assert_true(node_wait_for(&f->loop, is_gone, file));
+	assert_int_equal(node_result(late, send_lease(late, &fid, KR_LEASE_WRITE), NULL), -ESTALE);
+	expect_recall(late, &fid, KR_LEASE_WRITE | KR_RECALL_GONE | KR_RECALL_DISCARD);
+	kr_sfile_put(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -283,6 +306,7 @@ int main(void)
 		TEST(who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed),
 		TEST(who_keeps_a_file_open_hears_that_its_last_name_has_gone),
 		TEST(who_has_read_a_file_hears_that_it_was_removed_in_the_export),
+		TEST(a_lease_that_a_removed_file_cannot_have_is_recalled),
 		TEST(who_has_written_a_removed_file_discards_its_bytes_when_nobody_has_it_open),
 	};
 
