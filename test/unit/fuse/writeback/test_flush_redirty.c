@@ -265,6 +265,30 @@ static void what_is_discarded_is_not_waited_for(void **state)
 }
 
 /* It will be durable, or is lost as anything else. */
+/* These have a way of their own: a conflict file, or a person who decides. */
+static void what_is_late_unjudged_or_orphaned_is_not_discarded_with_its_file(void **state)
+{
+	struct kr_flush *flush;
+	static char late; /* nobody looks into it */
+
+	(void)state;
+	write_bytes(0, 10);
+	flush = F.file->flush;
+	flush->late = (struct kr_late *)(void *)&late;
+	kr_flush_hooks.discard(F.file);
+	flush->late = NULL;
+	flush->unjudged = true;
+	kr_flush_hooks.discard(F.file);
+	flush->unjudged = false;
+	flush->orphaned = true;
+	kr_flush_hooks.discard(F.file);
+	flush->orphaned = false;
+	look();
+	assert_int_equal(F.file->dirty.bytes, 10);
+	kr_flush_hooks.discard(F.file);
+	assert_int_equal(F.file->dirty.bytes, 0);
+}
+
 static void what_is_applied_is_not_discarded(void **state)
 {
 	(void)state;
@@ -455,6 +479,7 @@ int main(void)
 		TEST(what_is_owed_goes_without_a_lease),
 		TEST(a_flush_covers_what_was_sent_and_is_gone),
 		TEST(what_is_discarded_is_not_waited_for),
+		TEST(what_is_late_unjudged_or_orphaned_is_not_discarded_with_its_file),
 		TEST(what_is_applied_is_not_discarded),
 		TEST(a_loss_of_bytes_that_are_gone_is_answered_with_nothing),
 		TEST(what_is_sent_again_has_the_time_of_its_last_write),
