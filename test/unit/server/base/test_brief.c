@@ -104,12 +104,27 @@ static void start_many(uv_timer_t *timer)
 	finish();
 }
 
+enum { TRIES = 1000 };
+
+/* Where the machine has much else to do, a job may lose its processor for so long that the pool has the next ones. */
+static void start_until_in_loop_thread(uv_timer_t *timer)
+{
+	(void)timer;
+	if (world.dones < world.ticks)
+		return;
+	world.in_loop =
+		world.ticks > 0 && ran_in_loop_thread(0) && pthread_equal(world.jobs[0].done_in, world.of_timer);
+	if (world.in_loop || world.ticks++ == TRIES)
+		finish();
+	else
+		start(0, run);
+}
+
 static void brief_jobs_need_no_other_thread(void **state)
 {
 	(void)state;
-	serve(start_many);
-	assert_true(ran_in_loop_thread(0));
-	assert_true(pthread_equal(world.jobs[0].done_in, world.of_timer));
+	serve(start_until_in_loop_thread);
+	assert_true(world.in_loop);
 }
 
 static void the_pool_has_what_is_too_many(void **state)
