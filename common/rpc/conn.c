@@ -368,6 +368,11 @@ void kr_conn_set_handler(struct kr_conn *conn, const struct kr_conn_handler *han
 	conn->handler = handler;
 }
 
+uv_loop_t *kr_conn_loop(const struct kr_conn *conn)
+{
+	return conn->loop;
+}
+
 const char *kr_conn_peer(const struct kr_conn *conn)
 {
 	return conn->peer;

@@ -63,6 +63,7 @@ int kr_conn_take(
 void *kr_conn_context(const struct kr_conn *conn);
 void kr_conn_set_context(struct kr_conn *conn, void *context);
 void kr_conn_set_handler(struct kr_conn *conn, const struct kr_conn_handler *handler);
+uv_loop_t *kr_conn_loop(const struct kr_conn *conn);
 /* "10.0.0.3:51324", for logs. */
 const char *kr_conn_peer(const struct kr_conn *conn);
 /* Who has opened a connection on a Unix socket, as the kernel says.  0 or -errno. */

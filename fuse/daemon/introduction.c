@@ -97,6 +97,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	struct ask *ask = kr_conn_context(conn);
 
 	ask->conn = NULL;
+	kr_conn_login_stop(&ask->login);
 	finish(ask, err ? err : -ECONNRESET, reason);
 }
 

@@ -111,8 +111,8 @@ void kr_rpc_stop(struct kr_rpc *rpc);
 /* Sends one request on the present connection, outside the queue (HELLO, PING).  If the connection fails, so does the
  * request. */
 int kr_rpc_direct(struct kr_rpc *rpc, uint16_t type, const void *msg, kr_rpc_fn callback, void *context);
-/* Seals all later frames on the present connection (see kr_conn_seal). */
-void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys);
+/* The present connection; NULL: there is none. */
+struct kr_conn *kr_rpc_conn(const struct kr_rpc *rpc);
 /* From now on answers belong to SESSION.  The server may not know calls that were sent in another session; those that
  * are KR_RPC_OF_SESSION end. */
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session);

@@ -202,10 +202,9 @@ int kr_rpc_direct(struct kr_rpc *rpc, uint16_t type, const void *msg, kr_rpc_fn 
 	return err;
 }
 
-void kr_rpc_seal(struct kr_rpc *rpc, const struct kr_seal_keys *keys)
+struct kr_conn *kr_rpc_conn(const struct kr_rpc *rpc)
 {
-	if (rpc->conn)
-		kr_conn_seal(rpc->conn, keys);
+	return rpc->conn;
 }
 
 uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc)

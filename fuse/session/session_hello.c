@@ -382,6 +382,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 	if (session->facts.live || !session->lost_ns)
 		session->lost_ns = kr_clock_ns();
 	session->facts.live = false;
+	if (session->login)
+		kr_login_stop(session->login);
 	if (session->hooks && session->hooks->disconnected)
 		session->hooks->disconnected(session->mount);
 	if (session->on_hello) {

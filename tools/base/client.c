@@ -27,6 +27,7 @@ struct ask {
 	struct kr_probe *probe;
 	struct kr_writer text;
 	struct kr_conn *conn;
+	struct kr_tool_login *login; /* NULL: none */
 	uv_timer_t timer;
 	bool answered, closed;
 	int err;
@@ -103,6 +104,8 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 	struct ask *ask = kr_conn_context(conn);
 
 	ask->closed = true;
+	if (ask->login)
+		kr_conn_login_stop(&ask->login->handshake);
 	finish(ask, err ? err : -ECONNRESET, reason);
 }
 
@@ -153,7 +156,8 @@ static int start(struct ask *ask, uv_loop_t *loop, const struct sockaddr *addres
 static int ask_at(const struct sockaddr *address, const char *what, const char *argument, struct kr_probe *probe,
 	struct kr_tool_login *login, json_t **ret_status)
 {
-	struct ask ask = {.timer.data = &ask, .request = {.what = what, .argument = argument}, .probe = probe};
+	struct ask ask = {
+		.timer.data = &ask, .request = {.what = what, .argument = argument}, .probe = probe, .login = login};
 	uv_loop_t loop;
 	int err;
 

@@ -105,6 +105,11 @@ void kr_login_start(struct kr_login *login, void (*done)(void *context, int err)
 {
 	(void)login, (void)done, (void)context;
 }
+void kr_login_stop(struct kr_login *login)
+{
+	(void)login;
+}
+
 enum kr_security kr_login_unmask(const struct kr_login *login, uint8_t ring_key[32])
 {
 	(void)login, (void)ring_key;
