@@ -22,10 +22,10 @@ traces_stop() {
 	local i
 	for i in $(seq "$1"); do kairan "$i" trace stop "$(mnt "$i")" >/dev/null && cp "$WORK/node$i/local/trace" "$2.$i" || fail "trace"; done
 }
-# cold NODES: nothing is on these nodes. warm NODE DIRECTORY: all files in it are on all nodes.
+# cold: nothing is on a node, also not on one that takes no part, which might serve others. warm NODE DIRECTORY: all files in it are on all nodes.
 cold() {
 	local i
-	for i in $(seq "$1"); do
+	for i in $(seq "$NODES"); do
 		mount_stop "$i" || fail "unmounting node$i"
 		rm -rf "$WORK/node$i/local"
 		mkdir "$WORK/node$i/local"
@@ -37,7 +37,7 @@ warm() { on "node$1" "$K" stage --wait -- "$2" >"$WORK/said" 2>&1 || fail "stage
 
 row_head() { printf '%-10s %5s %5s %-5s %10s %10s %8s %8s %6s\n' program nodes procs "" predicted measured error spread load; }
 # row ENVELOPE PROGRAM NODES PROCESSES STATE FACTOR BASE NAME: what is predicted from the trace BASE, FACTOR times of its work; and what the traces
-# NAME.K.NODE of some runs K say.
+# NAME.K.NODE of some runs K say; or the programs themselves, in NAME.K.seconds.
 row() {
 	python3 - "$K" "$@" <<-'P'
 	import glob, json, os, statistics, subprocess, sys
@@ -46,8 +46,9 @@ row() {
 	    said = json.loads(subprocess.run([kairan, "predict", "--envelope", envelope, "--json", *arguments], check=True, stdout=subprocess.PIPE).stdout)
 	    return sum(one[field] for one in said if one["program"] == program)
 	predicted = float(factor) * predict("predicted_s", "--nodes", nodes, "--processes", processes, "--" + state, base)
+	said = [float(open(path).read()) for path in glob.glob(name + ".*.seconds")]
 	runs = sorted({path.rsplit(".", 1)[0] for path in glob.glob(name + ".*.*")})
-	measured = sorted(predict("traced_s", *glob.glob(run + ".*")) for run in runs)
+	measured = sorted(said or [predict("traced_s", *glob.glob(run + ".*")) for run in runs])
 	median = statistics.median(measured)
 	print("%-10s %5s %5s %-5s %8.2f s %8.2f s %+6.0f %% %6.0f %% %6.1f" % (program, nodes, processes, state, predicted, median, 100 * (predicted / median - 1),
 	    100 * (measured[-1] - measured[0]) / median, os.getloadavg()[0]), flush=True)

@@ -5,32 +5,44 @@ narrow server "$LINK"
 mkdir "$WORK/bin" "$WORK/traces" "$EXPORT/in" "$EXPORT/out"
 
 cat >"$WORK/task.py" <<'P'
+"""Prints how many seconds it has waited for files."""
 import os, sys, time
 what, mount, first, count, computes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
+waited, data = 0, os.urandom(250000)
 print("ready", flush=True)
 sys.stdin.readline()
+def read(name):
+    with open(name, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
+def write(name):
+    with open(name, "wb", buffering=0) as file:
+        file.write(data)
+def timed(use, *name):
+    global waited
+    began = time.monotonic()
+    use(os.path.join(mount, *name))
+    waited += time.monotonic() - began
 for i in range(first, first + count):
     if what in ("large", "small", "mixed"):
-        with open("%s/in/%s%d" % (mount, "small" if what == "small" else "large", i), "rb", buffering=0) as file:
-            while file.read(1 << 20):
-                pass
+        timed(read, "in", "%s%d" % ("small" if what == "small" else "large", i))
     if what == "mixed":
         time.sleep(computes)
     if what in ("write", "mixed"):
-        with open("%s/out/%s%d" % (mount, what, i), "wb", buffering=0) as file:
-            file.write(os.urandom(250000))
+        timed(write, "out", "%s%d" % (what, i))
+print(waited)
 P
 cat >"$WORK/start.py" <<'P'
-"""Starts commands, one a line, and has them begin at the same time."""
+"""Starts commands, one a line, has them begin at the same time, and prints the sum of what they print."""
 import subprocess, sys
-all = [subprocess.Popen(line.split(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for line in sys.stdin]
-for one in all:
-    assert one.stdout.readline() == "ready\n"
-for one in all:
-    one.stdin.write("\n")
-    one.stdin.flush()
-for one in all:
-    assert one.wait() == 0
+tasks = [subprocess.Popen(line.split(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for line in sys.stdin]
+for task in tasks:
+    assert task.stdout.readline() == "ready\n"
+for task in tasks:
+    task.stdin.write("\n")
+    task.stdin.flush()
+print(sum(float(task.communicate()[0]) for task in tasks))
+assert all(task.returncode == 0 for task in tasks)
 P
 python=$(python3 -c 'import sys; print(sys.executable)')
 PROGRAMS="large small write mixed"
@@ -40,7 +52,7 @@ for program in $PROGRAMS; do ln -s "$python" "$WORK/bin/$program"; done
 run() {
 	local program=$1 nodes=$2 processes=$3 state=$4 i p
 	rm -f "$EXPORT"/out/*
-	cold "$nodes"
+	cold
 	[ "$state" = cold ] || warm 1 "$(mnt 1)/in"
 	traces_start "$nodes"
 	for i in $(seq "$nodes"); do
@@ -48,7 +60,7 @@ run() {
 			echo nsenter -t "${KEEPER[node$i]}" -n -u -m -- "$WORK/bin/$program" "$WORK/task.py" "$program" "$(mnt "$i")" \
 				$((((i - 1) * processes + p - 1) * FILES)) $FILES "$COMPUTES"
 		done
-	done | python3 "$WORK/start.py" || fail "$program"
+	done | python3 "$WORK/start.py" >"$5.seconds" || fail "$program"
 	traces_stop "$nodes" "$5"
 }
 

@@ -35,17 +35,18 @@ stage() {
 	local stage=$1 nodes=$2 processes=$3 state=$4 trace=$5 i job jobs=()
 	in_run 1 bash -c 'before "$1"' run "$stage" >"$WORK/said" 2>&1 && ! grep -q ERROR "$WORK/said" || fail "before $stage: $(tail -3 "$WORK/said")"
 	in_run 1 bash -c 'tasks "$1"' run "$stage" >"$WORK/tasks"
-	cold "$nodes"
+	cold
 	[ "$state" = cold ] || warm 1 "$(mnt 1)/$RUN"
 	traces_start "$nodes"
 	for i in $(seq "$nodes"); do
 		awk -v n="$nodes" -v i="$i" 'NR % n == i - 1' "$WORK/tasks" | sed '/^cd /!s/^/exec /' |
-			in_run "$i" xargs -d '\n' -P "$processes" -I@ sh -c @ >"$WORK/said.$i" 2>&1 &
+			in_run "$i" xargs -d '\n' -P "$processes" -I@ "$B/test/waited" "$trace.waited" sh -c @ >"$WORK/said.$i" 2>&1 &
 		jobs+=($!)
 	done
 	for job in "${jobs[@]}"; do wait "$job" || fail "$stage: $(cat "$WORK"/said.*)"; done
 	! grep -h ERROR "$WORK"/said.* || fail "$stage"
 	traces_stop "$nodes" "$trace"
+	awk '{ sum += $1 } END { print sum }' "$trace.waited" >"$trace.seconds" && rm "$trace.waited"
 }
 # montage NODES PROCESSES STATE NAME: all stages; their traces are $WORK/traces/STAGE.NAME.NODE.
 montage() {
@@ -72,7 +73,7 @@ for n in $NODE_COUNTS; do
 		for state in cold warm; do
 			for k in $(seq "$REPETITIONS"); do montage "$n" "$p" $state "$state.$k"; done
 			for stage in $STAGES; do row "$WORK/envelope" "$stage" "$n" "$p" $state 1 "$WORK/traces/$stage.base.1" "$WORK/traces/$stage.$state"; done
-			[ -z "$OUT" ] || "$K" trace show --html "$OUT/traces.html" "$WORK"/traces/*."$state".1.*
+			[ -z "$OUT" ] || "$K" trace show --html "$OUT/traces.html" "$WORK"/traces/*."$state".1.[0-9]*
 			rm -f "$WORK"/traces/*."$state".*
 		done
 	done
