@@ -79,7 +79,7 @@ static bool is_copy(enum kr_envelope_step step)
 static void show(enum kr_envelope_step step, const struct round *round)
 {
 	if (isatty(STDERR_FILENO))
-		fprintf(stderr, "\r%zu nodes, %u processes: %s %s          ", round->nodes, round->processes,
+		fprintf(stderr, "\rnodes: %zu, processes: %u, %s %s          ", round->nodes, round->processes,
 			kr_envelope_step_name(step), round->size ? kr_bytes_text((json_int_t)round->size) : "");
 }
 

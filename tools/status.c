@@ -242,10 +242,11 @@ static void print_node(const json_t *node, json_int_t lease_ms)
 static void print_server_head(const char *name, const json_t *status)
 {
 	const json_t *user = json_object_get(status, "user");
+	const size_t nodes = json_array_size(json_object_get(status, "nodes"));
 
-	printf("%s: export %s%s, up %s, %zu nodes", name, kr_text_of(json_object_get(status, "export"), "path"),
+	printf("%s: export %s%s, up %s, %zu node%s", name, kr_text_of(json_object_get(status, "export"), "path"),
 		flag(status, "export", "present") ? "" : " (GONE)", kr_time_text(kr_number(status, NULL, "uptime_ms")),
-		json_array_size(json_object_get(status, "nodes")));
+		nodes, nodes == 1 ? "" : "s");
 	if (user)
 		printf(" of user %" JSON_INTEGER_FORMAT, json_integer_value(user));
 	printf("%s\n", json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");

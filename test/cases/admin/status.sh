@@ -32,7 +32,7 @@ kairan 1 umount "$WORK/second" || fail "umount"
 until_ok 10 "one node" sh -c "nsenter -t ${KEEPER[node1]} -n -m '$B/tools/kairan' status $SERVER_ADDRESS | grep -q '^  node        node1 ('" || fail "the name of one node"
 
 note "times"
-asks && grep -qE "^$SERVER_ADDRESS: export .*, up [0-9.]+ (s|min), 1 nodes" "$WORK/said" || fail "up: $(cat "$WORK/said")"
+asks && grep -qE "^$SERVER_ADDRESS: export .*, up [0-9.]+ (s|min), 1 node\b" "$WORK/said" || fail "up: $(cat "$WORK/said")"
 kairan 1 status "$(mnt 1)" | grep -qE "heard [0-9.]+ s ago" || fail "heard"
 cut_link node1
 until_ok 60 "a silent node" sh -c "nsenter -t ${KEEPER[server]} -n -m '$B/tools/kairan' status --key '$WORK/key' 127.0.0.1 | grep -qE 'node1.*silent for [0-9.]+ s \(lost after 20\.0 s\)'" ||

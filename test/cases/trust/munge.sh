@@ -54,7 +54,7 @@ status() { kairan 2 status "$@" $SERVER_ADDRESS >"$WORK/status" 2>&1; }
 ! status --munge --munge-socket "$WORK/strange/socket" && grep -q "the same munge.key" "$WORK/status" || fail "a strange munged: $(cat "$WORK/status")"
 ! status --munge --munge-socket "$WORK/ours/socket" --munge-uid 12 && grep -q "does not accept our MUNGE credential" "$WORK/status" ||
 	fail "another user's server: $(cat "$WORK/status")"
-status --munge --munge-socket "$WORK/ours/socket" && grep -q "1 nodes" "$WORK/status" || fail "no status: $(cat "$WORK/status")"
+status --munge --munge-socket "$WORK/ours/socket" && grep -q "1 node\b" "$WORK/status" || fail "no status: $(cat "$WORK/status")"
 
 note "a second mount, and the ring between both"
 mount_start 2 "munge,munge_socket=$WORK/ours/socket,security=privacy"
