@@ -71,9 +71,10 @@ struct round {
 
 /* --- one round --------------------------------------------------------------------------------- */
 
-static bool is_copy(enum kr_envelope_step step)
+static bool is_left_out(const struct round *round, enum kr_envelope_step step)
 {
-	return step == KR_ENVELOPE_COPY || step == KR_ENVELOPE_COPY_SHARED;
+	return (step == KR_ENVELOPE_COPY_MIXED || step == KR_ENVELOPE_READ_WRITE) &&
+		round->size < KR_ENVELOPE_MIXED_LEAST;
 }
 
 static void show(enum kr_envelope_step step, const struct round *round)
@@ -142,6 +143,8 @@ static int do_round(struct envelope *envelope, const struct round *round, double
 	int err = 0;
 
 	for (size_t i = 0; i < round->step_count && err == 0; i++) {
+		if (is_left_out(round, round->steps[i]))
+			continue;
 		err = do_step(envelope, round, round->steps[i], tasks, &shared);
 		rates[round->steps[i]][number] = 0;
 		for (size_t node = 0; node < round->nodes; node++)
@@ -162,7 +165,7 @@ static int measure_points(struct envelope *envelope, const struct round *round)
 	for (unsigned number = 0; number < envelope->rounds && err == 0; number++)
 		err = do_round(envelope, round, rates, number);
 	for (size_t i = 0; i < round->step_count && err == 0; i++)
-		if (!is_copy(round->steps[i]))
+		if (!kr_envelope_copies(round->steps[i]) && !is_left_out(round, round->steps[i]))
 			json_array_append_new(envelope->points,
 				kr_envelope_point(kr_envelope_step_name(round->steps[i]), (json_int_t)round->nodes,
 					round->processes, (json_int_t)round->size, rates[round->steps[i]],
@@ -174,13 +177,15 @@ static int measure_with(struct envelope *envelope, size_t nodes, unsigned proces
 {
 	static const enum kr_envelope_step names[] = {KR_ENVELOPE_CREATE, KR_ENVELOPE_STAT, KR_ENVELOPE_OPEN,
 		KR_ENVELOPE_REMOVE},
-					   files[] = {KR_ENVELOPE_WRITE, KR_ENVELOPE_COPY, KR_ENVELOPE_READ_SERVER,
-						   KR_ENVELOPE_READ_CACHE},
-					   several[] = {KR_ENVELOPE_WRITE, KR_ENVELOPE_COPY_SHARED, KR_ENVELOPE_COPY,
+					   files[] = {KR_ENVELOPE_WRITE, KR_ENVELOPE_COPY_MIXED, KR_ENVELOPE_READ_WRITE,
+						   KR_ENVELOPE_COPY, KR_ENVELOPE_READ_SERVER, KR_ENVELOPE_READ_CACHE},
+					   several[] = {KR_ENVELOPE_WRITE, KR_ENVELOPE_COPY_MIXED,
+						   KR_ENVELOPE_READ_WRITE, KR_ENVELOPE_COPY_SHARED, KR_ENVELOPE_COPY,
 						   KR_ENVELOPE_READ_SERVER, KR_ENVELOPE_READ_NODE,
 						   KR_ENVELOPE_READ_SHARED};
 	static const uint64_t sizes[] = {1 << 10, 16 << 10, 256 << 10, 4 << 20, 64 << 20};
-	const uint64_t files_of_a_process = nodes > 1 ? 3 : 2; /* written, copied, copied to be shared */
+	/* Written, copied, copied to be shared; for READ_WRITE copied and written. */
+	const uint64_t files_of_a_process = nodes > 1 ? 5 : 4;
 	struct round round = {nodes, processes, 0, names, KR_ARRAY_SIZE(names)};
 	int err = measure_points(envelope, &round);
 

@@ -21,7 +21,7 @@ enum { ROUND_MS = 400, ROUND_MOST_MS = 4000, FILES_LEAST = 8, PIECE = 1 << 20 };
 
 static const struct {
 	const char *name;
-	char kind; /* of the files: w that processes have written, c and s copies of them */
+	char kind; /* of the files: w that processes have written, c, s and r copies of them */
 } steps[KR_ENVELOPE_STEPS] = {[KR_ENVELOPE_CREATE] = {"create", 'w'},
 	[KR_ENVELOPE_STAT] = {"stat", 'w'},
 	[KR_ENVELOPE_OPEN] = {"open", 'w'},
@@ -32,7 +32,9 @@ static const struct {
 	[KR_ENVELOPE_READ_CACHE] = {"read from the cache", 'c'},
 	[KR_ENVELOPE_READ_NODE] = {"read from another node", 'c'},
 	[KR_ENVELOPE_COPY_SHARED] = {"copy", 's'},
-	[KR_ENVELOPE_READ_SHARED] = {"read by all nodes", 's'}};
+	[KR_ENVELOPE_READ_SHARED] = {"read by all nodes", 's'},
+	[KR_ENVELOPE_COPY_MIXED] = {"copy", 'r'},
+	[KR_ENVELOPE_READ_WRITE] = {"read and write", 'r'}};
 
 /* In memory that the processes share. */
 struct shared {
@@ -49,6 +51,11 @@ static char piece[PIECE];
 const char *kr_envelope_step_name(enum kr_envelope_step step)
 {
 	return steps[step].name;
+}
+
+bool kr_envelope_copies(enum kr_envelope_step step)
+{
+	return step == KR_ENVELOPE_COPY || step == KR_ENVELOPE_COPY_SHARED || step == KR_ENVELOPE_COPY_MIXED;
 }
 
 /* --- in a process ----------------------------------------------------------------------------- */
@@ -120,6 +127,7 @@ static int do_one(int dir, const struct kr_envelope_task *task, unsigned process
 {
 	const struct name file = name_of(steps[task->step].kind, task->owner, process, number);
 	struct stat ignored;
+	int err;
 
 	switch (task->step) {
 	case KR_ENVELOPE_CREATE:
@@ -131,7 +139,11 @@ static int do_one(int dir, const struct kr_envelope_task *task, unsigned process
 		return unlinkat(dir, file.text, 0) < 0 ? -errno : 0;
 	case KR_ENVELOPE_COPY:
 	case KR_ENVELOPE_COPY_SHARED:
+	case KR_ENVELOPE_COPY_MIXED:
 		return copy_one(dir, name_of('w', task->owner, process, number).text, file.text, task->size);
+	case KR_ENVELOPE_READ_WRITE:
+		err = read_one(dir, file.text, false);
+		return err ? err : write_one(dir, name_of('x', task->owner, process, number).text, task->size, false);
 	default:
 		return read_one(dir, file.text, task->step == KR_ENVELOPE_OPEN);
 	}
@@ -139,7 +151,7 @@ static int do_one(int dir, const struct kr_envelope_task *task, unsigned process
 
 static bool is_over(const struct kr_envelope_task *task, uint64_t begin_ns, uint64_t done)
 {
-	const bool to_the_end = task->step == KR_ENVELOPE_COPY || task->step == KR_ENVELOPE_COPY_SHARED;
+	const bool to_the_end = kr_envelope_copies(task->step);
 	const uint64_t limit_ms = done < FILES_LEAST ? ROUND_MOST_MS : ROUND_MS;
 
 	return !to_the_end && kr_clock_ns() - begin_ns > limit_ms * KR_NS_PER_MS;
@@ -216,7 +228,8 @@ static int take_results(const struct shared *shared, struct kr_envelope_task *ta
 
 		if (result->err)
 			return kr_fail_errno(result->err, "cannot %s a file", steps[task->step].name);
-		task->counts[i] = result->done;
+		if (task->step != KR_ENVELOPE_READ_WRITE)
+			task->counts[i] = result->done;
 		task->rate += (double)result->done * (double)KR_NS_PER_S / (double)KR_MAX(result->ns, UINT64_C(1));
 	}
 	return 0;

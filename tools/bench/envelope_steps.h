@@ -4,9 +4,11 @@
 #ifndef KR_TOOLS_BENCH_ENVELOPE_STEPS_H
 #define KR_TOOLS_BENCH_ENVELOPE_STEPS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-enum { KR_ENVELOPE_PROCESSES_MAX = 64 };
+/* Smaller files are not read and written by turns: their bytes hardly fill a link. */
+enum { KR_ENVELOPE_PROCESSES_MAX = 64, KR_ENVELOPE_MIXED_LEAST = 256 << 10 };
 
 enum kr_envelope_step {
 	KR_ENVELOPE_CREATE,
@@ -20,6 +22,8 @@ enum kr_envelope_step {
 	KR_ENVELOPE_READ_NODE, /* copies of another node that has read them */
 	KR_ENVELOPE_COPY_SHARED,
 	KR_ENVELOPE_READ_SHARED, /* every node the same ones */
+	KR_ENVELOPE_COPY_MIXED,
+	KR_ENVELOPE_READ_WRITE, /* by turns: a copy from the server, and a new file */
 	KR_ENVELOPE_STEPS
 };
 
@@ -28,13 +32,15 @@ struct kr_envelope_task {
 	unsigned owner; /* the number of the node whose files they are */
 	unsigned processes;
 	uint64_t size;
-	/* With how many files at most each process does the step; then with how many it has. */
+	/* With how many files at most each process does the step; then with how many it has, but for READ_WRITE. */
 	uint64_t counts[KR_ENVELOPE_PROCESSES_MAX];
 	double rate; /* result: files per second, all processes together */
 };
 
 /* As people read it. */
 const char *kr_envelope_step_name(enum kr_envelope_step step);
+/* It makes files for other steps. */
+bool kr_envelope_copies(enum kr_envelope_step step);
 /* Does a step in the directory DIR.  -errno with a reason; -EINTR after a signal (bench_place.h). */
 int kr_envelope_do(int dir, struct kr_envelope_task *task);
 

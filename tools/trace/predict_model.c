@@ -7,6 +7,7 @@
 
 #include "common/base/text.h"
 #include "common/base/util.h"
+#include "tools/bench/envelope_steps.h"
 #include "tools/bench/envelope_view.h"
 
 enum { TURNS = 100 };
@@ -217,6 +218,9 @@ struct assumption {
 	const json_t *envelope;
 	struct kr_predict_with with;
 	const char *rate;
+	/* How many times as long reads from the server and writes take as they would apart, if there is as much of one
+	 * as of the other. */
+	double crossing;
 	/* The share of its time that a process spends with a part: so many of the others are there, too. */
 	double busy[KR_PREDICTED_PARTS];
 };
@@ -233,6 +237,18 @@ static double file_time(const struct assumption *as, enum asked asked, double si
 						   time; /* an envelope of one node */
 }
 
+/* With little of one there is little of it. */
+static void cross(const struct assumption *as, double parts[KR_PREDICTED_PARTS])
+{
+	const double reads = parts[KR_PREDICTED_SERVER], writes = parts[KR_PREDICTED_WRITES], both = reads + writes;
+
+	if (reads <= 0 || writes <= 0)
+		return;
+	for (size_t i = 0; i < KR_PREDICTED_PARTS; i++)
+		if (i == KR_PREDICTED_SERVER || i == KR_PREDICTED_WRITES)
+			parts[i] *= 1 + (as->crossing - 1) * 4 * reads * writes / (both * both);
+}
+
 static double sum_of(const struct work *work, const struct assumption *as, double parts[KR_PREDICTED_PARTS])
 {
 	double sum = 0;
@@ -247,26 +263,72 @@ static double sum_of(const struct work *work, const struct assumption *as, doubl
 					files * file_time(as, asked, work->asked[asked][i].bytes / files);
 		}
 	}
+	cross(as, parts);
 	for (size_t i = 0; i < KR_PREDICTED_PARTS; i++)
 		sum += parts[i];
 	return sum;
 }
 
 /* At first all others are where a process is; then there are fewer, so that it takes less time, and so on. */
+static double take_turns(const struct work *work, struct assumption *as, double parts[KR_PREDICTED_PARTS])
+{
+	double sum = 0, before = -1;
+
+	for (size_t i = 0; i < KR_PREDICTED_PARTS; i++)
+		as->busy[i] = 1;
+	for (unsigned turn = 0; turn < TURNS && fabs(sum - before) > 1e-12 * sum; turn++) {
+		before = sum;
+		sum = sum_of(work, as, parts);
+		for (size_t i = 0; i < KR_PREDICTED_PARTS && sum > 0; i++)
+			as->busy[i] = (as->busy[i] + KR_MAX(parts[i], 0.0) / (sum + work->elsewhere_s)) / 2;
+	}
+	return sum;
+}
+
+static double mean_size(const struct work *work, enum asked asked)
+{
+	double files = 0, bytes = 0;
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(work->asked[asked]); i++) {
+		files += work->asked[asked][i].files;
+		bytes += work->asked[asked][i].bytes;
+	}
+	return files > 0 ? bytes / files : 0;
+}
+
+/* A file read and one written, by as many processes as WORK has at one of both at a time: as long as the envelope says,
+ * in multiples of what it would take if neither were in the other's way. */
+static double crossing_of(const struct work *work, const struct assumption *as)
+{
+	const double busy = KR_MIN(1.0, as->busy[KR_PREDICTED_SERVER] + as->busy[KR_PREDICTED_WRITES]);
+	const double size =
+		KR_MAX((mean_size(work, READ_SERVER) + mean_size(work, WRITE)) / 2, (double)KR_ENVELOPE_MIXED_LEAST);
+	struct assumption apart = *as;
+	double parts[KR_PREDICTED_PARTS], together;
+	struct work pair = {0};
+
+	apart.with.processes = 1 + (as->with.processes - 1) * busy;
+	apart.with.nodes = (1 + (as->with.nodes * as->with.processes - 1) * busy) / apart.with.processes;
+	together = time_of(as->envelope, "read and write", apart.with.nodes, apart.with.processes, size, as->rate);
+	if (isnan(together)) /* an earlier version's envelope */
+		return 1;
+	ask(&pair, READ_SERVER, 1, size);
+	ask(&pair, WRITE, 1, size);
+	return KR_MAX(1.0, together / take_turns(&pair, &apart, parts));
+}
+
 static double solve(const struct work *work, const struct assumption *assumption, const char *rate,
 	double parts[KR_PREDICTED_PARTS])
 {
 	struct assumption as = *assumption;
-	double sum = 0, before = -1;
+	double sum;
 
 	as.rate = rate;
-	for (size_t i = 0; i < KR_PREDICTED_PARTS; i++)
-		as.busy[i] = 1;
-	for (unsigned turn = 0; turn < TURNS && fabs(sum - before) > 1e-12 * sum; turn++) {
-		before = sum;
-		sum = sum_of(work, &as, parts);
-		for (size_t i = 0; i < KR_PREDICTED_PARTS && sum > 0; i++)
-			as.busy[i] = (as.busy[i] + KR_MAX(parts[i], 0.0) / (sum + work->elsewhere_s)) / 2;
+	as.crossing = 1;
+	sum = take_turns(work, &as, parts);
+	if (parts[KR_PREDICTED_SERVER] > 0 && parts[KR_PREDICTED_WRITES] > 0) {
+		as.crossing = crossing_of(work, &as);
+		sum = take_turns(work, &as, parts);
 	}
 	return sum;
 }

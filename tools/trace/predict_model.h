@@ -16,6 +16,9 @@
  * approximate mean value analysis of closed queueing networks (Schweitzer).  P is the number on a node for what happens
  * there; for the rest, the numbers on a node and of nodes.
  *
+ * Where a program both reads from the server and writes, requests wait behind bytes that go the same way.  So both
+ * parts take longer by what the envelope's processes need that do these by turns.
+ *
  * Between the sizes of the envelope's points T is linear in the size (a latency, and a bandwidth).  Between its numbers
  * of processes and of nodes it is linear in these.  Beyond the largest size or number it grows in proportion.
  *

@@ -19,6 +19,7 @@ assert said["machine"]["processors"] >= 1 and said["machine"]["memory_bytes"] > 
 points = {(point["what"], point["processes"], point["size"]): point for point in said["points"]}
 sizes = {"create": [0], "stat": [0], "open": [0], "remove": [0]}
 sizes.update({what: [1 << 10, 1 << 14, 1 << 18] for what in ("write", "read from the server", "read from the cache")})
+sizes["read and write"] = [1 << 18]
 assert set(points) == {(what, processes, size) for what in sizes for processes in (1, 2) for size in sizes[what]}, sorted(points)
 for point in points.values():
     assert 0 < point["lowest"] <= point["per_s"] <= point["highest"], point
@@ -31,12 +32,12 @@ for processes in (1, 2):
 assert sent > 3 << 18, sent
 P
 bare || fail "it leaves $(ls -A "$EXPORT")"
-[ "$(grep -c '<svg' "$WORK/html")" = 4 ] && [ "$(tail -1 "$WORK/html")" = "</body></html>" ] || fail "$(cat "$WORK/html")"
+[ "$(grep -c '<svg' "$WORK/html")" = 5 ] && [ "$(tail -1 "$WORK/html")" = "</body></html>" ] || fail "$(cat "$WORK/html")"
 "$K" envelope --html "$WORK/again" "$WORK/json" | diff - "$WORK/said" && same "$WORK/html" "$WORK/again" || fail "an earlier result is shown otherwise"
 
 note "two beside each other, and what is none"
 "$K" envelope --html "$WORK/both" --compare "$WORK/json" "$WORK/json" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"
-[ "$(grep -c ' 1\.00$' "$WORK/said")" = 26 ] || fail "$(cat "$WORK/said")"
+[ "$(grep -c ' 1\.00$' "$WORK/said")" = 28 ] || fail "$(cat "$WORK/said")"
 echo '{}' >"$WORK/other"
 "$K" envelope --compare "$WORK/json" "$WORK/other" >"$WORK/said" 2>&1
 [ $? = 1 ] && grep -q "is not an envelope of this version" "$WORK/said" || fail "$(cat "$WORK/said")"

@@ -31,7 +31,7 @@ points = {(point["what"], point["nodes"], point["size"]): point for point in sai
 names, files, several = ["create", "stat", "open", "remove"], ["write", "read from the server"], ["read from another node", "read by all nodes"]
 sizes = [1 << 10, 1 << 14, 1 << 18]
 assert set(points) == {(what, nodes, 0) for what in names for nodes in (1, 2)} | {(what, nodes, size) for what in files for nodes in (1, 2) for size in sizes} | {
-    ("read from the cache", 1, size) for size in sizes} | {(what, 2, size) for what in several for size in sizes}, sorted(points)
+    ("read from the cache", 1, size) for size in sizes} | {("read and write", nodes, 1 << 18) for nodes in (1, 2)} | {(what, 2, size) for what in several for size in sizes}, sorted(points)
 assert all(point["processes"] == 1 and point["per_s"] > 0 for point in points.values())
 for nodes in 1, 2:
     assert points["read from the server", nodes, 1 << 18]["per_s"] * (1 << 18) < 12.5e6 * 1.3, "the link carries less"

@@ -11,6 +11,9 @@
 
 #include "tools/bench/envelope_view.h"
 
+/* How long a MiB read and one written take one of two processes that do these by turns; 0: that was not measured. */
+static double pair_s;
+
 /* With one process a file takes 1 ms and 1 us for each KiB from the server, a tenth of it from the cache; written 2 ms and
  * 2 us for each KiB.  With two at a time each takes twice as long. */
 static json_t *make_envelope(void)
@@ -27,7 +30,11 @@ static json_t *make_envelope(void)
 				points, kr_envelope_point("read from the cache", 1, processes, kib << 10, &cache, 1));
 			json_array_append_new(points, kr_envelope_point("write", 1, processes, kib << 10, &write, 1));
 		}
-		double names[] = {900, 1000, 2000};
+		double names[] = {900, 1000, 2000}, pairs = processes == 1 ? 1 / (3 * 2.024e-3) : 2 / pair_s;
+
+		if (pair_s > 0)
+			json_array_append_new(
+				points, kr_envelope_point("read and write", 1, processes, 1 << 20, &pairs, 1));
 
 		json_array_append_new(points, kr_envelope_point("create", 1, processes, 0, names, 3));
 		json_array_append_new(points, kr_envelope_point("open", 1, processes, 0, names, 3));
@@ -178,6 +185,30 @@ static void what_is_read_does_not_wait_for_what_is_written(void **state)
 	kr_traces_fini(&traces);
 }
 
+static void what_is_read_and_what_is_written_are_in_each_others_way(void **state)
+{
+	const enum kr_predict_reads reads = KR_PREDICT_AS_TRACED;
+	struct kr_traces traces;
+	struct kr_prediction prediction;
+	double apart, share;
+
+	(void)state;
+	kr_traces_init(&traces);
+	add(&traces, "n1", 1, "both", 0, 1, reads_a_mib);
+	add(&traces, "n1", 2, "both", 1, 2, "1,0,0,0,0,0,0,8,1048576,1048576,0,0,1048576");
+	add(&traces, "n1", 3, "read", 0, 1, reads_a_mib);
+	apart = seconds_of(&traces, 2, reads, "both", &prediction);
+	share = 4 * prediction.parts_s[KR_PREDICTED_SERVER] * prediction.parts_s[KR_PREDICTED_WRITES] / (apart * apart);
+	pair_s = 1.2 * apart;
+	about(seconds_of(&traces, 2, reads, "both", NULL), (1 + 0.2 * share) * apart);
+	about(seconds_of(&traces, 1, reads, "both", NULL), 3 * 2.024e-3);
+	about(seconds_of(&traces, 2, reads, "read", NULL), 2 * 2.024e-3);
+	pair_s = apart / 2; /* by chance */
+	about(seconds_of(&traces, 2, reads, "both", NULL), apart);
+	pair_s = 0;
+	kr_traces_fini(&traces);
+}
+
 static void what_the_envelope_does_not_say_is_no_number(void **state)
 {
 	struct kr_traces traces;
@@ -203,6 +234,7 @@ int main(void)
 		cmocka_unit_test(processes_at_a_time_share_what_there_is),
 		cmocka_unit_test(processes_that_compute_wait_less),
 		cmocka_unit_test(what_is_read_does_not_wait_for_what_is_written),
+		cmocka_unit_test(what_is_read_and_what_is_written_are_in_each_others_way),
 		cmocka_unit_test(what_the_envelope_does_not_say_is_no_number),
 	};
 
