@@ -124,7 +124,7 @@ static void transmit(struct borrower *b, const struct kr_lend_kept *kept)
 
 	if (!b->linked)
 		return;
-	kr_lend_link_stamp(&b->messages, &message);
+	message.ack = kr_lend_link_tell(&b->messages);
 	kr_conn_oneway(b->conn, KR_MSG_LEND_MESSAGE, &message, &slice, kept->data != NULL);
 }
 
@@ -325,9 +325,8 @@ static int deliver(struct borrower *b, const struct kr_lend_message_request *mes
 
 static void acknowledge(struct borrower *b)
 {
-	const struct kr_lend_ping_request ping = {.ack = b->messages.received};
+	const struct kr_lend_ping_request ping = {.ack = kr_lend_link_tell(&b->messages)};
 
-	kr_lend_link_told(&b->messages);
 	kr_conn_oneway(b->conn, KR_MSG_LEND_PING, &ping, NULL, 0);
 }
 
@@ -460,7 +459,7 @@ static void ask_to_lend(void *context, int err)
 		.source = options->source,
 		.mount_point = options->mount_point,
 		.ring = options->ring ? options->ring : "",
-		.seen = b->messages.received,
+		.seen = kr_lend_link_tell(&b->messages),
 		.close = (uint8_t)options->close,
 		.coherence = (uint8_t)options->coherence,
 		.journal_max = options->journal_max,
@@ -482,7 +481,6 @@ static void ask_to_lend(void *context, int err)
 		return;
 	}
 	memcpy(request.token, b->token, sizeof(request.token));
-	kr_lend_link_told(&b->messages);
 	b->asked_ns = kr_clock_ns();
 	kr_conn_request(b->conn, KR_MSG_LEND, &request, NULL, 0, on_lent, b);
 }
@@ -518,11 +516,10 @@ static void on_pong(void *context, int err, const void *message, struct kr_buf *
 
 static void ping(struct borrower *b, uint64_t now_ns)
 {
-	const struct kr_lend_ping_request ping = {.ack = b->messages.received};
+	const struct kr_lend_ping_request ping = {.ack = kr_lend_link_tell(&b->messages)};
 
 	b->pinged = true;
 	b->ping_ns = now_ns;
-	kr_lend_link_told(&b->messages);
 	kr_conn_request(b->conn, KR_MSG_LEND_PING, &ping, NULL, 0, on_pong, b);
 }
 
