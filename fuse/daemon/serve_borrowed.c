@@ -160,7 +160,7 @@ static void pass_on(struct borrower *b, const void *bytes, size_t length)
 
 static void take_request(struct borrower *b, size_t length)
 {
-	if (kr_lend_requests_take(&b->requests, b->buffer, length))
+	if (kr_lend_requests_take(&b->requests, b->buffer, length, kr_clock_ns()))
 		pass_on(b, b->buffer, length);
 }
 
@@ -208,7 +208,7 @@ static void go_on_reading(struct borrower *b)
 
 static void write_reply(struct borrower *b, struct kr_buf *data)
 {
-	if (!kr_lend_requests_answered(&b->requests, data->data, data->length, b->lease_ns / 2))
+	if (!kr_lend_requests_answered(&b->requests, data->data, data->length, b->lease_ns / 2, kr_clock_ns()))
 		return;
 	if (write(b->fd, data->data, data->length) < 0 && errno != ENOENT && errno != ENODEV)
 		kr_log_error("the kernel does not take an answer of %zu bytes: %s", data->length, strerror(errno));
@@ -573,7 +573,7 @@ static void on_tick(uv_timer_t *timer)
 		kr_conn_close(b->conn, false);
 	else if (b->linked && !b->pinged && now_ns - b->ping_ns > ping_ns)
 		ping(b, now_ns);
-	while (kr_lend_requests_interrupt(&b->requests, &interrupt))
+	while (kr_lend_requests_interrupt(&b->requests, now_ns, &interrupt))
 		pass_on(b, &interrupt, sizeof(interrupt));
 }
 
