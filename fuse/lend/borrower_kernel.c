@@ -23,8 +23,8 @@ struct kr_borrower_kernel {
 	struct kr_borrower *borrower;
 	int fd; /* /dev/fuse */
 	uv_poll_t poll;
-	enum { READING, FULL, ENDED } state; /* POLL runs; waits for go_on; unmounted or stopped */
-	bool fenced;                         /* so all was dropped */
+	enum { READING, FULL, ENDED } state; /* FULL: until go_on; ENDED: unmounted, or stopped */
+	bool fenced;                         /* the kernel was told to drop all */
 	struct kr_lend_requests requests;
 	uint8_t buffer[KR_LEND_DATA_MAX];
 };
