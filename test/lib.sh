@@ -129,14 +129,16 @@ mnt() { echo "$WORK/node$1/mnt"; }
 # seen_from_here I: node I's mount as a path outside its namespaces.
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$WORK/node$1/mnt"; }
 
+ready_again() { [ "$(grep -c ': ready' "$1")" -gt "$2" ]; }
 # lender_start NAME [OPTION...]: a host lends disk space, in $WORK/NAME/lent.
 lender_start() {
-	local name=$1 log=$WORK/$1/lender.log
+	local name=$1 log=$WORK/$1/lender.log before
+	before=$(grep -sc ': ready' "$log") # of a former lender
 	shift
 	mkdir -p -m 700 "$WORK/$name" "$WORK/$name/lent"
 	nsenter -t "${KEEPER[$name]}" -n -u -m -- "$B/fuse/kairanfs" --lend "$WORK/$name/lent" --listen 0.0.0.0 "$@" </dev/null >>"$log" 2>&1 &
 	DAEMON[lender]=$!
-	until_ok 30 "the lender" grep -q ': ready' "$log" || { tail -5 "$log" >&2; fail "no lender on $name"; }
+	until_ok 30 "the lender" ready_again "$log" "${before:-0}" || { tail -5 "$log" >&2; fail "no lender on $name"; }
 }
 lender_stop() { kill -TERM "${DAEMON[lender]}"; wait "${DAEMON[lender]}"; }
 

@@ -438,7 +438,7 @@ void kr_lend_child_send(struct kr_lend_child *child, const struct kr_lend_kept *
 
 	if (!child->peer)
 		return;
-	kr_lend_link_stamp(&child->messages, &message);
+	message.ack = kr_lend_link_tell(&child->messages);
 	kr_conn_oneway(child->peer->conn, KR_MSG_LEND_MESSAGE, &message, &slice, kept->data != NULL);
 }
 

@@ -116,7 +116,7 @@ static int answer_lend(struct kr_lend_peer *peer, const struct kr_frame *frame, 
 
 	if (err == 0) {
 		memcpy(reply.token, child->token, sizeof(reply.token));
-		reply.seen = child->messages.received;
+		reply.seen = kr_lend_link_tell(&child->messages);
 		kr_conn_set_guest(peer->conn, false);
 	}
 	kr_conn_reply(peer->conn, KR_MSG_LEND, frame->header.id, 0, err, err ? NULL : &reply, NULL, 0);
@@ -151,8 +151,7 @@ static int take_message(struct kr_lend_peer *peer, const struct kr_lend_message_
 	if (result > 0)
 		result = kr_lend_child_deliver(child, message, data);
 	if (result == 0 && kr_lend_link_owes(&child->messages)) {
-		ping.ack = child->messages.received;
-		kr_lend_link_told(&child->messages);
+		ping.ack = kr_lend_link_tell(&child->messages);
 		kr_conn_oneway(peer->conn, KR_MSG_LEND_PING, &ping, NULL, 0);
 	}
 	return result;
@@ -161,12 +160,12 @@ static int take_message(struct kr_lend_peer *peer, const struct kr_lend_message_
 static int take_ping(struct kr_lend_peer *peer, const struct kr_frame *frame, const struct kr_lend_ping_request *ping)
 {
 	struct kr_lend_link *messages = &peer->child->messages;
-	const struct kr_lend_ping_reply reply = {.ack = messages->received};
 	int err = kr_lend_link_acked(messages, ping->ack);
+	struct kr_lend_ping_reply reply;
 
 	if (err == 0 && !(frame->header.flags & KR_FRAME_ONEWAY)) {
+		reply.ack = kr_lend_link_tell(messages);
 		kr_conn_reply(peer->conn, KR_MSG_LEND_PING, frame->header.id, 0, 0, &reply, NULL, 0);
-		kr_lend_link_told(messages);
 	}
 	return err;
 }

@@ -55,16 +55,11 @@ const struct kr_lend_kept *kr_lend_link_add(
 	return kept;
 }
 
-void kr_lend_link_told(struct kr_lend_link *link)
+uint64_t kr_lend_link_tell(struct kr_lend_link *link)
 {
 	link->told = link->received;
 	link->fresh_bytes = 0;
-}
-
-void kr_lend_link_stamp(struct kr_lend_link *link, struct kr_lend_message_request *message)
-{
-	message->ack = link->received;
-	kr_lend_link_told(link);
+	return link->received;
 }
 
 int kr_lend_link_acked(struct kr_lend_link *link, uint64_t ack)

@@ -31,8 +31,8 @@ void kr_lend_link_fini(struct kr_lend_link *link);
  * Returns what is to be sent now if there is a connection; borrowed until the peer acknowledges it. */
 const struct kr_lend_kept *kr_lend_link_add(
 	struct kr_lend_link *link, const struct kr_lend_message_request *message, struct kr_buf *data);
-/* Before a message is sent, also again: puts what this side has received into it. */
-void kr_lend_link_stamp(struct kr_lend_link *link, struct kr_lend_message_request *message);
+/* What this side has received, for the `ack` or `seen` of whatever is sent now. */
+uint64_t kr_lend_link_tell(struct kr_lend_link *link);
 /* A message with LENGTH bytes of data has come.  1: it is new, and to be delivered; 0: it has come before; -EPROTO: one
  * before it is missing, or it acknowledges what was never sent. */
 int kr_lend_link_take(struct kr_lend_link *link, const struct kr_lend_message_request *message, size_t length);
@@ -40,7 +40,5 @@ int kr_lend_link_take(struct kr_lend_link *link, const struct kr_lend_message_re
 int kr_lend_link_acked(struct kr_lend_link *link, uint64_t ack);
 /* Much has come of which the peer was not told: it keeps all of that. */
 bool kr_lend_link_owes(const struct kr_lend_link *link);
-/* The peer was told RECEIVED by another message. */
-void kr_lend_link_told(struct kr_lend_link *link);
 
 #endif

@@ -138,7 +138,8 @@ static struct request *find_request(struct kr_lend_requests *requests, uint64_t 
 	return link ? KR_CONTAINER_OF(link, struct request, link) : NULL;
 }
 
-static void note_interrupt(struct kr_lend_requests *requests, const struct fuse_in_header *header, const void *body)
+static void note_interrupt(
+	struct kr_lend_requests *requests, const struct fuse_in_header *header, const void *body, uint64_t now_ns)
 {
 	struct fuse_interrupt_in in;
 	struct request *request;
@@ -148,7 +149,7 @@ static void note_interrupt(struct kr_lend_requests *requests, const struct fuse_
 	if (!request)
 		return;
 	request->interrupt = *header;
-	request->interrupted_ns = kr_clock_ns();
+	request->interrupted_ns = now_ns;
 }
 
 static bool is_acl(const void *message, size_t length)
@@ -159,7 +160,7 @@ static bool is_acl(const void *message, size_t length)
 	return length > name + strlen(prefix) && memcmp((const char *)message + name, prefix, strlen(prefix)) == 0;
 }
 
-bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *message, size_t length)
+bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *message, size_t length, uint64_t now_ns)
 {
 	struct fuse_in_header header;
 	struct request *request;
@@ -167,7 +168,7 @@ bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *messag
 	memcpy(&header, message, sizeof(header));
 	if (header.opcode == FUSE_INTERRUPT) {
 		if (length >= sizeof(struct kr_lend_interrupt))
-			note_interrupt(requests, &header, (const uint8_t *)message + sizeof(header));
+			note_interrupt(requests, &header, (const uint8_t *)message + sizeof(header), now_ns);
 		return false;
 	}
 	if (header.opcode == FUSE_RELEASE)
@@ -181,7 +182,7 @@ bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *messag
 	if (header.opcode != FUSE_FORGET && header.opcode != FUSE_BATCH_FORGET) {
 		request = kr_xcalloc(1, sizeof(*request));
 		request->header = header;
-		request->taken_ns = kr_clock_ns();
+		request->taken_ns = now_ns;
 		kr_table_insert(&requests->unanswered, &request->link, kr_hash_u64(header.unique));
 	}
 	return true;
@@ -228,10 +229,8 @@ static void shorten_listing(uint8_t *bytes, size_t length, uint64_t most_ns)
 
 /* The daemon counts from when it sends an answer for how long the kernel may use names and attributes, and allows for
  * little more.  So an answer that may have been on its way for longer says that the kernel is to ask again. */
-static void shorten_loans(const struct request *request, uint64_t most_ns, uint8_t *body, size_t length)
+static void shorten_loans(const struct request *request, uint64_t limit_ns, uint8_t *body, size_t length)
 {
-	const uint64_t limit_ns = kr_clock_ns() - request->taken_ns > LOAN_MS * KR_NS_PER_MS ? 0 : most_ns;
-
 	switch (request->header.opcode) {
 	case FUSE_LOOKUP:
 	case FUSE_CREATE:
@@ -295,20 +294,23 @@ bool kr_lend_requests_is_empty(struct kr_lend_requests *requests, uint64_t numbe
 	return held && held->empty;
 }
 
-bool kr_lend_requests_answered(struct kr_lend_requests *requests, void *reply, size_t length, uint64_t most_ns)
+bool kr_lend_requests_answered(
+	struct kr_lend_requests *requests, void *reply, size_t length, uint64_t most_ns, uint64_t now_ns)
 {
 	uint8_t *body = (uint8_t *)reply + sizeof(struct fuse_out_header);
 	struct fuse_out_header head;
 	struct request *request;
+	bool is_late;
 
 	memcpy(&head, reply, sizeof(head));
 	length -= sizeof(head);
 	request = find_request(requests, head.unique);
 	if (!request)
 		return false;
+	is_late = now_ns - request->taken_ns > LOAN_MS * KR_NS_PER_MS;
 	if (head.error == 0) {
 		note_open(requests, request, body, length);
-		shorten_loans(request, most_ns, body, length);
+		shorten_loans(request, is_late ? 0 : most_ns, body, length);
 	}
 	kr_table_remove(&requests->unanswered, &request->link);
 	free(request);
@@ -316,7 +318,7 @@ bool kr_lend_requests_answered(struct kr_lend_requests *requests, void *reply, s
 }
 
 /* A wait for a lock ends by any signal (fuse/ops/op_lock.c). */
-static bool ends_now(const struct request *request)
+static bool ends_now(const struct request *request, uint64_t now_ns)
 {
 	if (!request->interrupt.len || request->told)
 		return false;
@@ -326,31 +328,39 @@ static bool ends_now(const struct request *request)
 	case KR_SIGNALS_DEADLY:
 		return true;
 	case KR_SIGNALS_END:
-		return kr_clock_ns() - request->interrupted_ns >= KR_SIGNALS_GRACE_MS * KR_NS_PER_MS;
+		return now_ns - request->interrupted_ns >= KR_SIGNALS_GRACE_MS * KR_NS_PER_MS;
 	case KR_SIGNALS_OTHER:
 		break;
 	}
 	return false;
 }
 
+struct look {
+	uint64_t now_ns;
+	struct request *found;
+};
+
 static bool look_at_interrupt(struct kr_table_link *link, void *context)
 {
-	struct request *request = KR_CONTAINER_OF(link, struct request, link), **found = context;
+	struct request *request = KR_CONTAINER_OF(link, struct request, link);
+	struct look *look = context;
 
-	if (ends_now(request))
-		*found = request;
-	return *found == NULL;
+	if (ends_now(request, look->now_ns))
+		look->found = request;
+	return look->found == NULL;
 }
 
-bool kr_lend_requests_interrupt(struct kr_lend_requests *requests, struct kr_lend_interrupt *ret_interrupt)
+bool kr_lend_requests_interrupt(
+	struct kr_lend_requests *requests, uint64_t now_ns, struct kr_lend_interrupt *ret_interrupt)
 {
-	struct request *found = NULL;
+	struct look look = {.now_ns = now_ns};
 
-	kr_table_for_each(&requests->unanswered, look_at_interrupt, &found);
-	if (!found)
+	kr_table_for_each(&requests->unanswered, look_at_interrupt, &look);
+	if (!look.found)
 		return false;
-	found->told = true;
-	*ret_interrupt = (struct kr_lend_interrupt){.header = found->interrupt, .in.unique = found->header.unique};
+	look.found->told = true;
+	*ret_interrupt =
+		(struct kr_lend_interrupt){.header = look.found->interrupt, .in.unique = look.found->header.unique};
 	return true;
 }
 

@@ -12,14 +12,14 @@
 #include "common/base/util.h"
 #include "fuse/lend/requests.h"
 
-static const uint64_t long_ns = 10 * KR_NS_PER_S;
+static const uint64_t long_ns = 10 * KR_NS_PER_S, start_ns = KR_NS_PER_S;
 
 static void take(struct kr_lend_requests *requests, uint32_t opcode, uint64_t unique, uint64_t number)
 {
 	const struct fuse_in_header header = {
 		.opcode = opcode, .unique = unique, .nodeid = number, .len = sizeof(header)};
 
-	assert_true(kr_lend_requests_take(requests, &header, sizeof(header)));
+	assert_true(kr_lend_requests_take(requests, &header, sizeof(header), start_ns));
 }
 
 static void answer(struct kr_lend_requests *requests, uint64_t unique, int32_t error, uint64_t number)
@@ -29,7 +29,7 @@ static void answer(struct kr_lend_requests *requests, uint64_t unique, int32_t e
 		struct fuse_entry_out entry;
 	} reply = {.head = {.unique = unique, .error = error}, .entry.nodeid = number};
 
-	assert_true(kr_lend_requests_answered(requests, &reply, sizeof(reply), long_ns));
+	assert_true(kr_lend_requests_answered(requests, &reply, sizeof(reply), long_ns, start_ns));
 }
 
 static void add(uint64_t number, void *sum)
@@ -69,7 +69,7 @@ static void open_files_and_acls_are_held(void **state)
 	assert_int_equal(sum_of_held(&requests), 30);
 	take(&requests, FUSE_RELEASE, 7, 10);
 	assert_int_equal(sum_of_held(&requests), 20);
-	assert_true(kr_lend_requests_take(&requests, &acl, sizeof(acl)));
+	assert_true(kr_lend_requests_take(&requests, &acl, sizeof(acl), start_ns));
 	assert_int_equal(sum_of_held(&requests), 320);
 	take(&requests, FUSE_FORGET, 0, 300);
 	assert_int_equal(sum_of_held(&requests), 20);
@@ -83,10 +83,10 @@ static void an_answer_nobody_waits_for_is_told(void **state)
 
 	(void)state;
 	kr_lend_requests_init(&requests);
-	assert_false(kr_lend_requests_answered(&requests, &head, sizeof(head), long_ns));
+	assert_false(kr_lend_requests_answered(&requests, &head, sizeof(head), long_ns, start_ns));
 	take(&requests, FUSE_FLUSH, 4, 1);
-	assert_true(kr_lend_requests_answered(&requests, &head, sizeof(head), long_ns));
-	assert_false(kr_lend_requests_answered(&requests, &head, sizeof(head), long_ns));
+	assert_true(kr_lend_requests_answered(&requests, &head, sizeof(head), long_ns, start_ns));
+	assert_false(kr_lend_requests_answered(&requests, &head, sizeof(head), long_ns, start_ns));
 	kr_lend_requests_fini(&requests);
 }
 
@@ -101,9 +101,8 @@ static struct lookup_reply look_up(struct kr_lend_requests *requests, unsigned w
 		.head.unique = 2, .entry = {.entry_valid_nsec = 20000000, .attr_valid = 9, .attr_valid_nsec = 5}};
 
 	take(requests, FUSE_LOOKUP, 2, 1);
-	if (wait_ms)
-		kr_sleep_ms(wait_ms);
-	assert_true(kr_lend_requests_answered(requests, &reply, sizeof(reply), most_ns));
+	assert_true(
+		kr_lend_requests_answered(requests, &reply, sizeof(reply), most_ns, start_ns + wait_ms * KR_NS_PER_MS));
 	return reply;
 }
 
@@ -114,17 +113,14 @@ static void late_answers_lend_nothing(void **state)
 
 	(void)state;
 	kr_lend_requests_init(&requests);
-	for (int tries = 0; tries < 100; tries++) { /* this process may have to wait for a processor */
-		reply = look_up(&requests, 0, long_ns);
-		if (reply.entry.attr_valid == 9)
-			break;
-	}
+	reply = look_up(&requests, 100, long_ns);
 	assert_int_equal(reply.entry.attr_valid, 9);
 	assert_int_equal(reply.entry.attr_valid_nsec, 5);
 	assert_int_equal(reply.entry.entry_valid_nsec, 20000000);
 	reply = look_up(&requests, 0, 3 * KR_NS_PER_S / 2);
-	assert_true(reply.entry.attr_valid <= 1 && reply.entry.attr_valid_nsec <= 500000000);
-	reply = look_up(&requests, 110, long_ns);
+	assert_int_equal(reply.entry.attr_valid, 1);
+	assert_int_equal(reply.entry.attr_valid_nsec, 500000000);
+	reply = look_up(&requests, 101, long_ns);
 	assert_int_equal(reply.entry.attr_valid + reply.entry.attr_valid_nsec + reply.entry.entry_valid_nsec, 0);
 	kr_lend_requests_fini(&requests);
 }
@@ -144,7 +140,7 @@ static void each_entry_of_a_late_listing_lends_nothing(void **state)
 	for (size_t i = 0; i < count; i++)
 		memcpy(reply.body + i * step, &entry, sizeof(entry));
 	take(&requests, FUSE_READDIRPLUS, 2, 1);
-	assert_true(kr_lend_requests_answered(&requests, &reply, sizeof(reply.head) + count * step, 0));
+	assert_true(kr_lend_requests_answered(&requests, &reply, sizeof(reply.head) + count * step, 0, start_ns));
 	for (size_t i = 0; i < count; i++) {
 		memcpy(&entry, reply.body + i * step, sizeof(entry));
 		assert_int_equal(entry.entry_out.attr_valid + entry.entry_out.entry_valid, 0);
@@ -161,14 +157,14 @@ static void an_interrupt_of_a_wait_for_a_lock_comes_once(void **state)
 
 	(void)state;
 	kr_lend_requests_init(&requests);
-	assert_false(kr_lend_requests_take(&requests, &interrupt, sizeof(interrupt))); /* of no request */
-	assert_false(kr_lend_requests_interrupt(&requests, &found));
+	assert_false(kr_lend_requests_take(&requests, &interrupt, sizeof(interrupt), start_ns)); /* of no request */
+	assert_false(kr_lend_requests_interrupt(&requests, start_ns, &found));
 	take(&requests, FUSE_SETLKW, 2, 1);
-	assert_false(kr_lend_requests_interrupt(&requests, &found));
-	assert_false(kr_lend_requests_take(&requests, &interrupt, sizeof(interrupt)));
-	assert_true(kr_lend_requests_interrupt(&requests, &found));
+	assert_false(kr_lend_requests_interrupt(&requests, start_ns, &found));
+	assert_false(kr_lend_requests_take(&requests, &interrupt, sizeof(interrupt), start_ns));
+	assert_true(kr_lend_requests_interrupt(&requests, start_ns, &found));
 	assert_memory_equal(&found, &interrupt, sizeof(found));
-	assert_false(kr_lend_requests_interrupt(&requests, &found));
+	assert_false(kr_lend_requests_interrupt(&requests, start_ns, &found));
 	kr_lend_requests_fini(&requests);
 }
 
