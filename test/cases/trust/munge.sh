@@ -131,6 +131,17 @@ server_kill
 start
 until_ok 60 "node1 again" timeout -s KILL 5 cat "$(seen_from_here 1)/hello" || fail "waited too long"
 
+note "munged stands still, and a connection ends before it has made the credential"
+kill -STOP "$MUNGED"
+server_kill
+start
+asks() { on node1 ss -xnpH | awk '/kairanfs/ && $4 > 0 { waits = 1 } END { exit !waits }'; } # bytes that nobody has read
+until_ok 60 "node1 asks munged" asks || fail "node1 does not ask: $(on node1 ss -xnpH)"
+server_kill
+kill -CONT "$MUNGED"
+start
+until_ok 60 "node1 once more" timeout -s KILL 5 cat "$(seen_from_here 1)/hello" || fail "waited too long"
+
 ! grep -hE "MUNGE:[A-Za-z0-9+/]{8}" "$WORK"/kairand.log "$WORK"/node*/log || fail "a credential in a log"
 mount_stop 1
 finish
