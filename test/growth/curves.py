@@ -10,7 +10,7 @@ LARGE = [2000, 5000, 10000, 20000, 50000, 100000]
 RECORDS = 9  # of each node: a few more bytes than a flush carries in its request
 RING = 1000  # nodes of a ring at one server
 COLOURS = ["#1f77b4", "#d62728", "#2ca02c", "#555555"]
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 460, 340, 62, 44, 16, 48
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 460, 340, 62, 44, 32, 48
 
 
 class Panel:
@@ -77,15 +77,17 @@ def main():
         return [(nodes, told["seconds"]) for nodes, told in points]
 
     cost = {workload: run(workload, SMALL) for workload in ("read", "flush", "recall")}
-    messages = Panel(0, 0, "One server: messages for each node", "messages without file data", (1, 100), 1000)
-    decisions = Panel(WIDTH, 0, "One server: its decisions for each node", "us of a processor, measured", (0.01, 1000), 1000)
+    messages = Panel(0, 0, "One server: messages for each node", "messages without file data", (1, 10000), 1000)
+    decisions = Panel(WIDTH, 0, "One server: its decisions for each node", "us of a processor, measured", (0.1, 1000), 1000)
     for name, workload in (("open and read a file", "read"), ("flush a file that all wrote", "flush"), ("recall READ for a writer", "recall")):
         messages.curve(name, [(nodes, told["server_messages"] / nodes) for nodes, told in cost[workload]])
-        decisions.curve(name, [(nodes, told["decision_us"] / nodes) for nodes, told in cost[workload]])
+        # Real time, which other programs can only make longer.
+        times = zip(*(run(workload, SMALL, "-s", 1) for _ in range(5)))
+        decisions.curve(name, [(tries[0][0], min(told["decision_us"] for _, told in tries) / tries[0][0]) for tries in times])
 
     per_ring = lambda nodes: max(1, nodes // RING)
     stage = Panel(0, HEIGHT, "All nodes read a file of 1 GiB", "seconds until the last one has it", (0.5, 1000), 100000)
-    stage.curve("one ring at one server", seconds(cost["read"] + run("read", LARGE[:3])))
+    stage.curve("one ring at one server", seconds(cost["read"] + run("read", LARGE[:2])))
     stage.curve(f"rings of {RING:,} at one server (ring=NAME)", seconds(rings("read", [1000] + LARGE, per_ring)))
     stage.curve("rings of rings (calculated)", seconds(rings("read", every[1:], rings_of, "-g", 1)), dashed=True)
 

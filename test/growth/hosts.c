@@ -81,7 +81,7 @@ static void deliver(struct kr_world *world, struct kr_host *to, uint64_t at_ns, 
 
 static uint64_t loop_cost(const struct kr_model *model, uint64_t bytes)
 {
-	return (uint64_t)(model->message_us * 1e3 + model->data_us_per_mb * 1e-3 * (double)bytes);
+	return (uint64_t)(bytes ? model->data_us_per_mb * 1e-3 * (double)bytes : model->message_us * 1e3);
 }
 
 /* When FROM has put a message of BYTES on its way. */

@@ -30,8 +30,8 @@ struct kr_host {
 struct kr_model {
 	double link, server_link, disk, server_disk;
 	double latency_us;
-	double message_us;     /* of a host's processor for each message that it sends or receives */
-	double data_us_per_mb; /* ... and for the data in it */
+	double message_us;     /* of a host's processor for each message without data that it sends or receives */
+	double data_us_per_mb; /* ... and for data, with its messages */
 };
 
 struct kr_world {

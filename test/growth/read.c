@@ -49,7 +49,7 @@ struct run {
 	struct member *members; /* the server first */
 	struct ring *rings;
 	uint32_t member_count, ring_count;
-	uint64_t blocks, done_ns, decision_ns, to_finish, finished;
+	uint64_t blocks, first_ns, done_ns, decision_ns, to_finish, finished;
 };
 
 /* Blocks that FROM asks of an upstream. */
@@ -142,6 +142,8 @@ static void on_block(void *context, uint64_t block)
 	struct kr_list waiters;
 	struct kr_link *link;
 
+	if (member->have.count == 0)
+		member->run->first_ns = world->events.now_ns;
 	kr_list_init(&waiters);
 	kr_puller_adapt(&member->puller, world->events.now_ns, 0, KR_PULL_WINDOW_MIN);
 	kr_blockset_add(&member->have, block);
@@ -352,6 +354,7 @@ struct kr_outcome kr_growth_read(const struct kr_workload *workload)
 	assert(run.finished == run.to_finish);
 	outcome = (struct kr_outcome){
 		.seconds = (double)run.done_ns / 1e9,
+		.first_seconds = (double)run.first_ns / 1e9,
 		.server_bytes = (double)run.members->host.out.units,
 		.server_messages = (double)run.members->host.messages,
 		.decision_us = (double)run.decision_ns / 1e3,

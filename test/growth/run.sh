@@ -30,8 +30,6 @@ for i in $(seq "$NODES"); do mount_stop "$i"; mount_start "$i" flush_age=3600,fl
 
 on server python3 "$TOP/test/programs/stream.py" serve 9000 $((64 << 20)) >"$WORK/stream" 2>&1 &
 until_ok 10 "stream" grep -q listening "$WORK/stream" || exit 1
-set -- $(on node1 python3 "$TOP/test/programs/stream.py" fetch $SERVER_ADDRESS 9000 120)
-tell link "$1" "$2"
 
 mkdir "$EXPORT/many"
 (cd "$EXPORT/many" && seq 3000 | xargs touch)
@@ -40,6 +38,7 @@ on node1 python3 "$HERE/node.py" open "$(mnt 1)/many" >/dev/null || exit 1
 tell message $(($(server requests_served) - requests)) $(($(python3 "$TOP/test/bench/small.py" cpu "${DAEMON[server]}") - cpu))
 
 for run in $(seq "$GROWTH_RUNS"); do
+	tell link $(on node1 python3 "$TOP/test/programs/stream.py" fetch $SERVER_ADDRESS 9000 120)
 	for n in $GROWTH_NODES; do
 		head -c $SIZE /dev/urandom >"$EXPORT/read$n.$run"
 		sleep 0.5

@@ -19,8 +19,8 @@ static const struct {
 	{'d', 0, "MB/s: disks of nodes; 0: no limit"},
 	{'D', 0, "MB/s: the server's disk; 0: no limit"},
 	{'t', 20, "us: latency of a message"},
-	{'m', 10, "us: processor time for a message, at each end"},
-	{'b', 500, "us: processor time for a MB of data, at each end"},
+	{'m', 100, "us: processor time for a message without data, at each end"},
+	{'b', 500, "us: processor time for a MB of data and its messages, at each end"},
 	{'s', 1024, "MiB: the file that is read"},
 	{'q', 2, "requests of a node before it joins a pipeline"},
 	{'r', 131001, "bytes: a record that is written"},
@@ -120,9 +120,11 @@ int main(int argc, char **argv)
 
 		workload.nodes = (uint32_t)strtoul(argv[i], NULL, 10);
 		outcome = run(argv[optind], &workload);
-		printf("%s nodes=%u seconds=%.6f server_bytes=%.0f server_messages=%.0f decision_us=%.1f took_s=%.2f\n",
-			argv[optind], workload.nodes, outcome.seconds, outcome.server_bytes, outcome.server_messages,
-			outcome.decision_us, (double)(kr_clock_ns() - began_ns) / 1e9);
+		printf("%s nodes=%u seconds=%.6f first_seconds=%.6f server_bytes=%.0f server_messages=%.0f",
+			argv[optind], workload.nodes, outcome.seconds, outcome.first_seconds, outcome.server_bytes,
+			outcome.server_messages);
+		printf(" decision_us=%.1f took_s=%.2f\n", outcome.decision_us,
+			(double)(kr_clock_ns() - began_ns) / 1e9);
 		fflush(stdout);
 	}
 	return 0;

@@ -20,6 +20,7 @@ struct kr_workload {
 
 struct kr_outcome {
 	double seconds;         /* until the last node has done */
+	double first_seconds;   /* of a read: until the last node has its first block */
 	double server_bytes;    /* file data that the server has sent or received */
 	double server_messages; /* that the server has sent or received, without file data */
 	double decision_us;     /* real processor time in the server's machines, for all nodes */
