@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/util.h"
+
 void kr_puller_init(struct kr_puller *puller, uint64_t window, kr_puller_present_fn present, void *context)
 {
 	memset(puller, 0, sizeof(*puller));
@@ -134,6 +136,36 @@ bool kr_puller_arrived(struct kr_puller *puller, uint64_t block, struct kr_list 
 		return false;
 	kr_fetches_finish(&puller->fetches, fetch, ret_waiters);
 	return true;
+}
+
+/* On a slow link the node asks for few blocks at a time, so that little still comes from a former upstream when a node
+ * joins in between.  10 Gbit/s with 10 ms have the whole window within a few round trips. */
+void kr_puller_adapt(struct kr_puller *puller, uint64_t now_ns, uint64_t rtt_us, uint64_t least)
+{
+	uint64_t elapsed_ns = now_ns - puller->rate_since_ns;
+	uint64_t window, window_us = KR_PULL_WINDOW_MS * UINT64_C(1000) + 2 * rtt_us;
+
+	puller->rate_blocks++;
+	if (elapsed_ns < KR_PULL_RATE_MS * KR_NS_PER_MS)
+		return;
+	/* After a pause there is no rate to be measured. */
+	if (elapsed_ns < KR_NS_PER_S) {
+		window = puller->rate_blocks * window_us * 1000 / elapsed_ns;
+		/* A short stall is no slow link: down in steps. */
+		window = KR_MAX(window, puller->window * 3 / 4);
+		puller->window = KR_MIN(KR_MAX(window, least), (uint64_t)KR_PULL_WINDOW);
+	}
+	puller->rate_since_ns = now_ns;
+	puller->rate_blocks = 0;
+}
+
+/* Larger batches: fewer requests for the same blocks. */
+bool kr_puller_holds_back(const struct kr_puller *puller)
+{
+	const struct kr_fetches *fetches = &puller->fetches;
+
+	return kr_list_empty(&fetches->demanded) && fetches->asked_count > 0 &&
+		fetches->asked_count + puller->window / KR_PULL_BATCH_SHARE > puller->window;
 }
 
 static void finish_list(struct kr_puller *puller, struct kr_list *list, struct kr_list *ret_waiters)

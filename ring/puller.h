@@ -12,7 +12,14 @@
 
 #include "ring/fetches.h"
 
-enum { KR_PULL_WINDOW = 128 }; /* blocks = 16 MiB: 10 Gbit/s x 10 ms is 12.5 MiB */
+enum {
+	KR_PULL_WINDOW = 128, /* blocks = 16 MiB: 10 Gbit/s x 10 ms is 12.5 MiB */
+	KR_PULL_WINDOW_MIN = 8,
+	KR_PULL_WINDOW_MS = 100, /* the window is what comes in this time and two round trips, up to KR_PULL_WINDOW */
+	KR_PULL_RATE_MS = 20,    /* ... at the rate of the last so many ms or more */
+	KR_PULL_BATCH = 64,      /* blocks of one request at most */
+	KR_PULL_BATCH_SHARE = 8, /* read-ahead waits until this part of the window can be asked at once */
+};
 
 /* Whether the node has BLOCK already. */
 typedef bool (*kr_puller_present_fn)(void *context, uint64_t block);
@@ -22,6 +29,7 @@ struct kr_puller {
 	uint64_t upstream; /* 0: none at present; no block is asked */
 	uint64_t window;   /* may be changed at any time */
 	uint64_t ahead_next, ahead_end;
+	uint64_t rate_since_ns, rate_blocks; /* blocks that have come since then */
 	kr_puller_present_fn present;
 	void *context;
 };
@@ -59,6 +67,11 @@ size_t kr_puller_next(struct kr_puller *puller, uint64_t *blocks, size_t max);
 /* BLOCK has arrived (or failed for good): ends its fetch, and moves its waiters to RET_WAITERS.  False: it had no
  * fetch. */
 bool kr_puller_arrived(struct kr_puller *puller, uint64_t block, struct kr_list *ret_waiters);
+/* A block that was asked has come at NOW_NS (monotonic): the window follows the rate.  RTT_US: the round trip to the
+ * upstream, 0: not known.  LEAST: blocks, also if they come slowly. */
+void kr_puller_adapt(struct kr_puller *puller, uint64_t now_ns, uint64_t rtt_us, uint64_t least);
+/* Whether only read-ahead is left to be asked, and too little of the window is free for a batch of it. */
+bool kr_puller_holds_back(const struct kr_puller *puller);
 /* Ends all fetches and the read-ahead; all waiters move to RET_WAITERS (NULL: unlinked). */
 void kr_puller_reset(struct kr_puller *puller, struct kr_list *ret_waiters);
 /* Whether no block is queued, asked or to be read ahead. */

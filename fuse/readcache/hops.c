@@ -255,7 +255,7 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 
 	hops->charged -= bytes;
 	/* A good part at once, so that requests stay large. */
-	if (kr_list_empty(&hops->starved) || hops->charged > KR_HOPS_BUDGET - KR_STAGE_BATCH * KR_BLOCK_SIZE / 4 ||
+	if (kr_list_empty(&hops->starved) || hops->charged > KR_HOPS_BUDGET - KR_PULL_BATCH * KR_BLOCK_SIZE / 4 ||
 		hops->closing)
 		return;
 	kr_list_init(&starved);

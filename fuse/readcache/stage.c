@@ -52,7 +52,7 @@ struct kr_stage *kr_stage_new(
 	kr_cache_counters(mount->cache, &counters);
 	kr_readahead_init(&stage->readahead, counters.max_bytes / 4);
 	kr_hedge_init(&stage->hedge);
-	kr_puller_init(&stage->puller, KR_STAGE_WINDOW_MIN, present_fn, stage);
+	kr_puller_init(&stage->puller, KR_PULL_WINDOW_MIN, present_fn, stage);
 	stage->ahead_task.fn = on_ahead;
 	kr_list_append(&mount->hops->stages, &stage->link);
 	kr_hops_start_tick(mount->hops);

@@ -111,10 +111,10 @@ static void on_have(void *context, int err, const void *reply, struct kr_buf *da
 /* Asks HOP how many of the blocks it has that the upstream owes. */
 static bool ask_what_it_has(struct kr_stage *stage, struct kr_upstream *hop)
 {
-	uint64_t blocks[KR_STAGE_BATCH];
-	struct kr_range ranges[KR_STAGE_BATCH];
+	uint64_t blocks[KR_PULL_BATCH];
+	struct kr_range ranges[KR_PULL_BATCH];
 	struct kr_have_request request = {.file = stage->fid, .version = stage->version};
-	size_t count = kr_puller_asked(&stage->puller, stage->upstream->id, blocks, KR_STAGE_BATCH);
+	size_t count = kr_puller_asked(&stage->puller, stage->upstream->id, blocks, KR_PULL_BATCH);
 	struct kr_conn *conn = kr_upstream_conn(hop);
 	struct question *question = ask_about(stage, hop);
 

@@ -19,13 +19,8 @@ struct kr_hops;
 struct kr_upstream;
 
 enum {
-	KR_STAGE_BATCH = 64,      /* blocks of one PULL at most */
-	KR_STAGE_BATCH_SHARE = 8, /* read-ahead waits until this part of the window can be asked at once */
-	KR_STAGE_WINDOW_MIN = 8,  /* blocks */
-	KR_STAGE_WINDOW_MS = 100, /* the window is what comes in this time and two round trips, up to KR_PULL_WINDOW */
-	KR_STAGE_RATE_MS = 20,    /* ... at the rate of the last so many ms or more */
-	KR_STAGE_AHEAD = 8,       /* read-ahead ranges that wait their turn */
-	KR_STAGE_FAILED = 64,     /* failures remembered */
+	KR_STAGE_AHEAD = 8,   /* read-ahead ranges that wait their turn */
+	KR_STAGE_FAILED = 64, /* failures remembered */
 	KR_STAGE_FAILED_MS = 1000,
 	KR_STAGE_STORES = 3,       /* store jobs at once, of the whole mount */
 	KR_STAGE_STORE_BLOCKS = 8, /* blocks of one store job */
@@ -94,8 +89,6 @@ struct kr_stage {
 	uint32_t failed_node; /* the upstream that failed, for REPARENT */
 	uint64_t retry_ns;    /* the server could not be reached: not before then */
 	uint32_t retries;
-	uint64_t rate_since_ns; /* arrivals are counted from here */
-	uint64_t rate_blocks;
 	uint32_t solo; /* so many blocks are asked one by one, to find the one that can't be read */
 };
 

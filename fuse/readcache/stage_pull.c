@@ -26,7 +26,7 @@ struct pull {
 	struct kr_link link; /* in its list */
 	bool taken_back;     /* its blocks are asked of others, too, and do not count against the budget */
 	uint64_t generation, size;
-	uint64_t blocks[KR_STAGE_BATCH]; /* not yet answered */
+	uint64_t blocks[KR_PULL_BATCH]; /* not yet answered */
 	size_t count;
 };
 
@@ -257,7 +257,7 @@ static struct kr_upstream *asked_hop(const struct kr_stage *stage)
 
 static bool send_pull(struct kr_stage *stage, uint32_t lane, const uint64_t *blocks, size_t count)
 {
-	struct kr_range ranges[KR_STAGE_BATCH];
+	struct kr_range ranges[KR_PULL_BATCH];
 	struct kr_hops *hops = stage->mount->hops;
 	struct kr_pull_request request = {.file = stage->fid, .version = stage->version};
 	struct pull *pull = kr_xcalloc(1, sizeof(*pull));
@@ -297,7 +297,6 @@ static void wait_for_room(struct kr_stage *stage)
 static size_t allowance(struct kr_stage *stage)
 {
 	struct kr_hops *hops = stage->mount->hops;
-	struct kr_fetches *fetches = &stage->puller.fetches;
 	uint64_t budget = hops->charged < KR_HOPS_BUDGET ? (KR_HOPS_BUDGET - hops->charged) / KR_BLOCK_SIZE : 0;
 
 	/* A trial costs little: the upstream will ask the server for the same blocks, or is well itself. */
@@ -312,13 +311,11 @@ static size_t allowance(struct kr_stage *stage)
 		wait_for_room(stage);
 		return 0;
 	}
-	/* Read-ahead goes in larger batches: fewer requests for the same blocks. */
-	if (kr_list_empty(&fetches->demanded) && fetches->asked_count > 0 &&
-		fetches->asked_count + stage->puller.window / KR_STAGE_BATCH_SHARE > stage->puller.window) {
+	if (kr_puller_holds_back(&stage->puller)) {
 		stage->upstream->lanes.full = true;
 		return 0;
 	}
-	return stage->solo ? 1 : KR_MIN(budget, (uint64_t)KR_STAGE_BATCH);
+	return stage->solo ? 1 : KR_MIN(budget, (uint64_t)KR_PULL_BATCH);
 }
 
 /* The puller's read-ahead range is used up: the next one. */
@@ -356,7 +353,7 @@ static bool is_waiting(const struct kr_stage *stage)
 
 void kr_stage_advance(struct kr_stage *stage)
 {
-	uint64_t blocks[KR_STAGE_BATCH];
+	uint64_t blocks[KR_PULL_BATCH];
 	size_t count, most;
 	uint32_t room;
 	int lane;
@@ -477,34 +474,18 @@ static bool is_of_other_size(const struct pull *pull, const struct kr_pull_reply
 		kr_checksum(data->data, data->length) == reply->checksum;
 }
 
-/* One more block has come.  The window follows the rate.  On a slow link the node asks for few blocks at a time, so
- * that little still comes from a former upstream when a node joins in between. 10 Gbit/s with 10 ms have the whole
- * window within a few round trips.
- */
+/* One more block has come. */
 static void adapt_window(struct kr_stage *stage)
 {
-	uint64_t now_ns = kr_clock_ns(), elapsed_ns = now_ns - stage->rate_since_ns;
-	uint64_t window, window_us = KR_STAGE_WINDOW_MS * UINT64_C(1000), least = KR_STAGE_WINDOW_MIN;
+	uint64_t rtt_us = 0, least = KR_PULL_WINDOW_MIN;
 
 	if (stage->beside)
 		least += KR_HEDGE_WINDOW;
 	if (stage->upstream) {
-		window_us += 2 * stage->upstream->rtt_us;
+		rtt_us = stage->upstream->rtt_us;
 		least = KR_MAX(least, (uint64_t)KR_LANES_UNPROVEN * stage->upstream->lanes.count);
 	}
-
-	stage->rate_blocks++;
-	if (elapsed_ns < KR_STAGE_RATE_MS * KR_NS_PER_MS)
-		return;
-	/* After a pause there is no rate to be measured. */
-	if (elapsed_ns < KR_NS_PER_S) {
-		window = stage->rate_blocks * window_us * 1000 / elapsed_ns;
-		/* A short stall is no slow link: down in steps. */
-		window = KR_MAX(window, stage->puller.window * 3 / 4);
-		stage->puller.window = KR_MIN(KR_MAX(window, least), (uint64_t)KR_PULL_WINDOW);
-	}
-	stage->rate_since_ns = now_ns;
-	stage->rate_blocks = 0;
+	kr_puller_adapt(&stage->puller, kr_clock_ns(), rtt_us, least);
 }
 
 static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struct kr_buf *data)

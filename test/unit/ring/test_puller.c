@@ -278,6 +278,54 @@ static void a_renewed_puller_asks_everything_anew_in_the_same_order(void **state
 	kr_puller_fini(&world.puller);
 }
 
+/* BLOCKS come evenly in MS milliseconds, from *NOW_NS on. */
+static void blocks_come(struct kr_puller *puller, uint64_t *now_ns, uint64_t blocks, uint64_t ms)
+{
+	for (uint64_t i = 0; i < blocks; i++) {
+		*now_ns += ms * 1000000 / blocks;
+		kr_puller_adapt(puller, *now_ns, 0, KR_PULL_WINDOW_MIN);
+	}
+}
+
+static void the_window_is_what_comes_in_a_tenth_of_a_second(void **state)
+{
+	uint64_t now_ns = 5000000000;
+	struct kr_puller puller;
+
+	(void)state;
+	kr_puller_init(&puller, KR_PULL_WINDOW_MIN, is_here, NULL);
+	blocks_come(&puller, &now_ns, 1, 1); /* after a pause: no rate */
+	assert_int_equal(puller.window, KR_PULL_WINDOW_MIN);
+	blocks_come(&puller, &now_ns, 60, 120);
+	assert_in_range(puller.window, 48, 50);
+	blocks_come(&puller, &now_ns, 8, 40); /* slower: down in steps */
+	assert_in_range(puller.window, 20, 37);
+	blocks_come(&puller, &now_ns, 4, 800);
+	assert_int_equal(puller.window, KR_PULL_WINDOW_MIN);
+	blocks_come(&puller, &now_ns, 4000, 400);
+	assert_int_equal(puller.window, KR_PULL_WINDOW);
+	kr_puller_fini(&puller);
+}
+
+static void only_read_ahead_waits_for_a_batch(void **state)
+{
+	struct world world = {0};
+	uint64_t blocks[8];
+
+	(void)state;
+	kr_puller_init(&world.puller, 16, is_here, &world);
+	kr_puller_set_upstream(&world.puller, 1);
+	kr_puller_ahead(&world.puller, 0, 32);
+	assert_false(kr_puller_holds_back(&world.puller)); /* nothing is asked yet */
+	assert_int_equal(kr_puller_next(&world.puller, blocks, 8), 8);
+	assert_false(kr_puller_holds_back(&world.puller));
+	assert_int_equal(kr_puller_next(&world.puller, blocks, 7), 7);
+	assert_true(kr_puller_holds_back(&world.puller));
+	assert_int_equal(kr_puller_want(&world.puller, 40, NULL), 0);
+	assert_false(kr_puller_holds_back(&world.puller));
+	kr_puller_fini(&world.puller);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -286,6 +334,8 @@ int main(void)
 		cmocka_unit_test(a_reset_hands_back_every_waiter),
 		cmocka_unit_test(a_lost_upstream_is_asked_nothing_more),
 		cmocka_unit_test(a_renewed_puller_asks_everything_anew_in_the_same_order),
+		cmocka_unit_test(the_window_is_what_comes_in_a_tenth_of_a_second),
+		cmocka_unit_test(only_read_ahead_waits_for_a_batch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
