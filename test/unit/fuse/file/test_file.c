@@ -338,8 +338,8 @@ static void a_file_without_a_name_stays_open_for_its_programs(void **state)
 	kr_file_put(file);
 }
 
-/* A file that was closed with unflushed bytes, then removed. */
-static struct kr_file *make_removed(void)
+/* A file that was closed with unflushed bytes. */
+static struct kr_file *make_closed(void)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
 
@@ -349,6 +349,14 @@ static struct kr_file *make_removed(void)
 	file->open.handles = 0;
 	kr_file_step(file);
 	turn();
+	return file;
+}
+
+/* And then removed. */
+static struct kr_file *make_removed(void)
+{
+	struct kr_file *file = make_closed();
+
 	assert_int_equal(closed(), 0); /* it waits for the flush */
 	recall(KR_RECALL_GONE);
 	assert_int_equal(closed(), 1);
@@ -374,15 +382,9 @@ static void what_is_unflushed_of_a_removed_file_is_discarded_when_the_server_say
 /* Its bytes may be late: the server recalls a lease so, too, that it could not grant. */
 static void what_was_not_closed_for_want_of_a_name_is_not_discarded(void **state)
 {
-	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+	struct kr_file *file = make_closed();
 
 	(void)state;
-	file->open.handles = file->open.count = 1;
-	obtain(file, KR_LEASE_WRITE, &(struct kr_attr){.ino = 1, .nlink = 1});
-	dirty(file, 0, 100, 1);
-	file->open.handles = 0;
-	kr_file_step(file);
-	turn();
 	recall(KR_LEASE_WRITE | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	assert_int_equal(fake.discards, 0);
 	assert_int_equal(fake.flushes, 1);
