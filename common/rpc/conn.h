@@ -78,9 +78,9 @@ uint16_t kr_conn_local_port(const struct kr_conn *conn);
  * 0 if the connection is closing or MSG cannot be encoded (the callback is not called then). */
 uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices,
 	size_t count, kr_reply_fn callback, void *context);
-/* As kr_conn_request, with an id of the caller's and extra flags (KR_FRAME_RESEND).  Ids of both kinds must not mix,
- * and no id occurs twice while unanswered.  0, -ECONNRESET when closing, -EINVAL, -ENOMEM; the callback runs only after
- * 0. */
+/* As kr_conn_request, with an id of the caller's and extra flags (KR_FRAME_RESEND).  No id occurs twice while
+ * unanswered; those of kr_conn_request are 1, 2, 3...  0, -ECONNRESET when closing, -EINVAL, -ENOMEM; the callback runs
+ * only after 0. */
 int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
 	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context);
 /* Drops the callback of an unanswered request. */

@@ -368,9 +368,9 @@ static bool keeps_open(const struct kr_file *file)
 }
 
 /* Tells the server of handles that are closed here: one CLOSE at a time, for all that have come together.  The last
- * waits until the bytes are flushed, so that a file whose last name is removed meanwhile stays.  When the server tells of
- * that, the CLOSE is sent at once.  If no other node has the file open, the server removes it, and this node discards
- * the bytes. */
+ * waits until the bytes are flushed, so that a file whose last name is removed meanwhile stays.  When the server tells
+ * of that, the CLOSE is sent at once.  If no other node has the file open, the server removes it, and this node
+ * discards the bytes. */
 static void send_close(struct kr_file *file, bool dirty, bool keep)
 {
 	uint32_t used = KR_MAX(file->open.handles + file->open.opening, (uint32_t)keep);

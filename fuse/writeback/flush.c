@@ -242,8 +242,8 @@ void kr_flush_discard(struct kr_file *file)
 	kr_file_put(file);
 }
 
-/* Late bytes go to a conflict file, and orphaned ones wait for `kairan flush --discard`.  The server says of their file,
- * too, that it is gone: when a LEASE fails for that, it recalls what it had granted (server/leases/leases.c). */
+/* Late bytes go to a conflict file, and orphaned ones wait for `kairan flush --discard`.  The server says of their
+ * file, too, that it is gone: when a LEASE fails for that, it recalls what it had granted (server/leases/leases.c). */
 static void discard_removed(struct kr_file *file)
 {
 	const struct kr_flush *flush = file->flush;
