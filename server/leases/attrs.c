@@ -95,6 +95,19 @@ static bool is_ahead(struct kr_time mtime)
 	return mtime.sec > (int64_t)(kr_clock_real_ns() / KR_NS_PER_S) + AHEAD_S;
 }
 
+/* Makes the server's ATTR say what a flush of the writers' bytes, which end at END, would make of it.  Programs take a
+ * file of 0 blocks for one hole (GNU tar --sparse); so what is behind the server's end counts as written. */
+static void overlay_unflushed(struct kr_attr *attr, uint64_t end, struct kr_time mtime)
+{
+	const uint64_t grown = end > attr->size ? end - attr->size : 0;
+
+	attr->version = 0;
+	attr->size += grown;
+	attr->blocks = KR_MAX(attr->blocks + (grown + 4095) / 4096 * 8, (uint64_t)8);
+	if (kr_time_compare(mtime, attr->mtime) > 0 || is_ahead(attr->mtime))
+		attr->mtime = mtime;
+}
+
 static void stat_done(struct kr_request *request)
 {
 	struct get *get = request->job_state;
@@ -106,12 +119,8 @@ static void stat_done(struct kr_request *request)
 	}
 	if (!request->err) {
 		kr_sfile_version(file, get->changes, &get->attr);
-		if (get->dirty && S_ISREG(get->attr.mode)) { /* only regular files have unflushed bytes */
-			get->attr.version = 0;
-			get->attr.size = KR_MAX(get->attr.size, get->end);
-			if (kr_time_compare(get->mtime, get->attr.mtime) > 0 || is_ahead(get->attr.mtime))
-				get->attr.mtime = get->mtime;
-		}
+		if (get->dirty && S_ISREG(get->attr.mode)) /* only regular files have unflushed bytes */
+			overlay_unflushed(&get->attr, get->end, get->mtime);
 	}
 	finish(get);
 }
