@@ -1,6 +1,6 @@
 # Sourced by ./check, ./demo, ./package and test/package/run: the Debian packages that they need, installed when missing and possible.
 
-packages_build="gcc meson ninja-build pkg-config libfuse3-dev fuse3 libuv1-dev libjansson-dev libxxhash-dev libsodium-dev libmunge-dev libmicrohttpd-dev libibverbs-dev librdmacm-dev"
+packages_build="gcc meson ninja-build pkg-config libfuse3-dev fuse3 libuv1-dev libjansson-dev libxxhash-dev libsodium-dev libjemalloc-dev libmunge-dev libmicrohttpd-dev libibverbs-dev librdmacm-dev"
 packages_test="libcmocka-dev iproute2 util-linux e2fsprogs btrfs-progs python3 rsync git make acl binutils procps nftables gdb munge"
 packages_mpi="openmpi-bin libopenmpi-dev mpich libmpich-dev libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools libpnetcdf-dev gfortran"
 packages_clang="clang"

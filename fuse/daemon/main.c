@@ -305,6 +305,8 @@ static int lend(const struct kr_mount_options *options)
 	return EXIT_FAILURE;
 }
 
+const char *malloc_conf = KR_MALLOC_CONF;
+
 int main(int argc, char **argv)
 {
 	static struct kr_mount_options options;

@@ -107,6 +107,8 @@ static int serve(const struct kr_server_options *options)
 	return EXIT_SUCCESS;
 }
 
+const char *malloc_conf = KR_MALLOC_CONF;
+
 int main(int argc, char **argv)
 {
 	struct kr_server_options options = {0};
