@@ -38,6 +38,30 @@ struct kr_table_link *kr_table_find(
 struct kr_table_link *kr_table_find_next(const struct kr_table_link *link, kr_table_match_fn match, const void *key);
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);
 
+/* The element of the first link with HASH, from LINK on.  The link lies in it at OFFSET.  NULL: there is none. */
+static inline void *kr_table_element_of(const struct kr_table_link *link, uint64_t hash, size_t offset)
+{
+	while (link && link->hash != hash)
+		link = link->next;
+	return link ? (void *)((uintptr_t)link - offset) : NULL;
+}
+/* An element with HASH, and the next one of the same hash. */
+static inline void *kr_table_first_of(const struct kr_table *table, uint64_t hash, size_t offset)
+{
+	return kr_table_element_of(
+		table->buckets ? table->buckets[hash & (table->bucket_count - 1)] : NULL, hash, offset);
+}
+static inline void *kr_table_next_of(const struct kr_table_link *link, size_t offset)
+{
+	return kr_table_element_of(link->next, link->hash, offset);
+}
+/* Goes through the elements with HASH, in any order; the body compares their keys.  MEMBER is the link in *ITEM.
+ * The body may leave the loop.  If it removes ITEM or inserts an element, it must leave the loop.
+ * When all have been seen, ITEM is NULL. */
+#define KR_TABLE_FOR_EACH_OF(item, table, hash, member) \
+	for (item = kr_table_first_of(table, hash, offsetof(__typeof__(*item), member)); item; \
+		item = kr_table_next_of(&item->member, offsetof(__typeof__(*item), member)))
+
 /* XXH3 of bytes, and a mix of a 64-bit key. */
 uint64_t kr_hash_bytes(const void *bytes, size_t length);
 uint64_t kr_hash_u64(uint64_t key);
