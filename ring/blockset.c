@@ -15,16 +15,14 @@ struct page {
 	uint64_t words[PAGE_WORDS];
 };
 
-static bool page_is(const struct kr_table_link *link, const void *key)
-{
-	return ((const struct page *)(const void *)link)->number == *(const uint64_t *)key;
-}
-
 static struct page *find_page(const struct kr_blockset *set, uint64_t number)
 {
-	struct kr_table_link *link = kr_table_find(&set->pages, kr_hash_u64(number), page_is, &number);
+	struct page *page;
 
-	return link ? KR_CONTAINER_OF(link, struct page, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(page, &set->pages, kr_hash_u64(number), link)
+		if (page->number == number)
+			return page;
+	return NULL;
 }
 
 static struct page *make_page(struct kr_blockset *set, uint64_t number)
