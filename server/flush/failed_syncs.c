@@ -31,16 +31,14 @@ struct write_job {
 	int err;
 };
 
-static bool matches(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct failed_file, link)->fid, fid);
-}
-
 static struct failed_file *find(const struct kr_failed_syncs *failed, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&failed->files, kr_fid_hash(fid), matches, fid);
+	struct failed_file *file;
 
-	return link ? KR_CONTAINER_OF(link, struct failed_file, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(file, &failed->files, kr_fid_hash(fid), link)
+		if (kr_fid_equal(&file->fid, fid))
+			return file;
+	return NULL;
 }
 
 static void add(struct kr_failed_syncs *failed, const struct kr_fid *fid)

@@ -37,43 +37,30 @@ struct kr_name_dir {
 	bool aged; /* it had changes at the last tick */
 };
 
-struct key {
-	const struct kr_fid *dir;
-	const char *name;
-};
-
 static uint64_t hash_name(const struct kr_fid *dir, const char *name)
 {
 	return kr_fid_hash(dir) ^ kr_hash_bytes(name, strlen(name));
 }
 
-static bool is_dir(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_name_dir, by_fid)->fid, fid);
-}
-
-static bool is_name(const struct kr_table_link *link, const void *key_pointer)
-{
-	const struct kr_name_change *change = KR_CONTAINER_OF(link, const struct kr_name_change, by_name);
-	const struct key *key = key_pointer;
-
-	return strcmp(change->name, key->name) == 0 && kr_fid_equal(&change->dir->fid, key->dir);
-}
-
 static struct kr_name_dir *find_dir(const struct kr_name_commits *commits, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&commits->dirs, kr_fid_hash(fid), is_dir, fid);
+	struct kr_name_dir *dir;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_name_dir, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(dir, &commits->dirs, kr_fid_hash(fid), by_fid)
+		if (kr_fid_equal(&dir->fid, fid))
+			return dir;
+	return NULL;
 }
 
 static struct kr_name_change *find_change(
 	const struct kr_name_commits *commits, const struct kr_fid *dir, const char *name)
 {
-	const struct key key = {dir, name};
-	struct kr_table_link *link = kr_table_find(&commits->names, hash_name(dir, name), is_name, &key);
+	struct kr_name_change *change;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_name_change, by_name) : NULL;
+	KR_TABLE_FOR_EACH_OF(change, &commits->names, hash_name(dir, name), by_name)
+		if (strcmp(change->name, name) == 0 && kr_fid_equal(&change->dir->fid, dir))
+			return change;
+	return NULL;
 }
 
 static struct kr_name_dir *get_dir(struct kr_name_commits *commits, const struct kr_fid *fid)

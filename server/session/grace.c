@@ -9,16 +9,14 @@ struct awaited {
 	struct kr_key_owner owner;
 };
 
-static bool match_node_id(const struct kr_table_link *link, const void *key)
-{
-	return memcmp(KR_CONTAINER_OF(link, struct awaited, link)->node_id, key, 16) == 0;
-}
-
 static struct awaited *find(const struct kr_grace *grace, const uint8_t node_id[16])
 {
-	struct kr_table_link *link = kr_table_find(&grace->awaited, kr_hash_bytes(node_id, 16), match_node_id, node_id);
+	struct awaited *awaited;
 
-	return link ? KR_CONTAINER_OF(link, struct awaited, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(awaited, &grace->awaited, kr_hash_bytes(node_id, 16), link)
+		if (memcmp(awaited->node_id, node_id, 16) == 0)
+			return awaited;
+	return NULL;
 }
 
 void kr_grace_init(struct kr_grace *grace)
