@@ -20,7 +20,6 @@ struct kr_table {
 	size_t count;
 };
 
-typedef bool (*kr_table_match_fn)(const struct kr_table_link *link, const void *key);
 /* A visitor may remove LINK itself but no other element.  false ends the walk. */
 typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
 
@@ -32,10 +31,6 @@ void kr_table_free_all(struct kr_table *table, size_t offset);
 /* If memory is out the chains just get longer; only the first bucket array aborts the process. */
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash);
 void kr_table_remove(struct kr_table *table, struct kr_table_link *link);
-struct kr_table_link *kr_table_find(
-	const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key);
-/* The next element of the same hash, behind one that was found. */
-struct kr_table_link *kr_table_find_next(const struct kr_table_link *link, kr_table_match_fn match, const void *key);
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);
 
 /* The element of the first link with HASH, from LINK on.  The link lies in it at OFFSET.  NULL: there is none. */
