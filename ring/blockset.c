@@ -45,7 +45,6 @@ void kr_blockset_init(struct kr_blockset *set)
 void kr_blockset_fini(struct kr_blockset *set)
 {
 	kr_blockset_clear(set);
-	kr_table_fini(&set->pages);
 }
 
 int kr_blockset_add(struct kr_blockset *set, uint64_t block)
@@ -92,16 +91,9 @@ bool kr_blockset_has(const struct kr_blockset *set, uint64_t block)
 	return page && (page->words[block % PAGE_BITS / 64] >> (block % 64) & 1);
 }
 
-static bool free_page(struct kr_table_link *link, void *context)
-{
-	kr_table_remove(context, link);
-	free(KR_CONTAINER_OF(link, struct page, link));
-	return true;
-}
-
 void kr_blockset_clear(struct kr_blockset *set)
 {
-	kr_table_for_each(&set->pages, free_page, &set->pages);
+	kr_table_free_all(&set->pages, offsetof(struct page, link));
 	set->count = 0;
 }
 

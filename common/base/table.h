@@ -26,7 +26,7 @@ typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
 void kr_table_init(struct kr_table *table);
 /* Frees the buckets; the elements are the caller's. */
 void kr_table_fini(struct kr_table *table);
-/* The same, and frees the elements, allocations in which the link lies at OFFSET. */
+/* The same, and frees the elements, allocations in which the link lies at OFFSET.  The table may be used again. */
 void kr_table_free_all(struct kr_table *table, size_t offset);
 /* If memory is out the chains just get longer; only the first bucket array aborts the process. */
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash);

@@ -440,15 +440,6 @@ static struct kr_rpc_down_link *find_down(const struct kr_rpc *rpc, uint64_t id)
 	return NULL;
 }
 
-static bool free_down(struct kr_table_link *link, void *context)
-{
-	struct kr_rpc *rpc = context;
-
-	kr_table_remove(&rpc->downs, link);
-	free(KR_CONTAINER_OF(link, struct kr_rpc_down_link, by_id));
-	return true;
-}
-
 static struct kr_call *find_of_session(const struct kr_rpc *rpc)
 {
 	struct kr_call *call;
@@ -466,7 +457,7 @@ void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session)
 	if (session == rpc->session)
 		return;
 	rpc->session = session;
-	kr_table_for_each(&rpc->downs, free_down, rpc);
+	kr_table_free_all(&rpc->downs, offsetof(struct kr_rpc_down_link, by_id));
 	while ((call = find_of_session(rpc)))
 		end_call(call, -ECANCELED, NULL, NULL);
 }
@@ -546,8 +537,7 @@ size_t kr_rpc_pending(const struct kr_rpc *rpc)
 
 void kr_rpc_destroy(struct kr_rpc *rpc)
 {
-	kr_table_for_each(&rpc->downs, free_down, rpc);
-	kr_table_fini(&rpc->downs);
+	kr_table_free_all(&rpc->downs, offsetof(struct kr_rpc_down_link, by_id));
 	kr_table_fini(&rpc->by_id);
 	free(rpc);
 }

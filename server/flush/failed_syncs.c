@@ -81,23 +81,13 @@ int kr_failed_syncs_open(struct kr_failed_syncs *failed, struct kr_server *serve
 	return kr_line_log_read(dir, log_name, read_line, &reading, NULL);
 }
 
-static bool free_file(struct kr_table_link *link, void *context)
-{
-	struct kr_failed_syncs *failed = context;
-
-	kr_table_remove(&failed->files, link);
-	free(KR_CONTAINER_OF(link, struct failed_file, link));
-	return true;
-}
-
 void kr_failed_syncs_close(struct kr_failed_syncs *failed)
 {
 	struct kr_link *link;
 
 	if (!failed->server) /* never opened */
 		return;
-	kr_table_for_each(&failed->files, free_file, failed);
-	kr_table_fini(&failed->files);
+	kr_table_free_all(&failed->files, offsetof(struct failed_file, link));
 	while ((link = kr_list_pop(&failed->waits)))
 		free(KR_LIST_ENTRY(link, struct failed_wait, link));
 }

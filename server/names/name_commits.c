@@ -318,12 +318,6 @@ void kr_name_commits_init(
 	kr_table_init(&commits->names);
 }
 
-static bool drop_name(struct kr_table_link *link, void *context)
-{
-	free_change(context, KR_CONTAINER_OF(link, struct kr_name_change, by_name));
-	return true;
-}
-
 static bool drop_dir(struct kr_table_link *link, void *context)
 {
 	struct kr_name_dir *dir = KR_CONTAINER_OF(link, struct kr_name_dir, by_fid);
@@ -336,8 +330,7 @@ static bool drop_dir(struct kr_table_link *link, void *context)
 
 void kr_name_commits_fini(struct kr_name_commits *commits)
 {
-	kr_table_for_each(&commits->names, drop_name, commits);
+	kr_table_free_all(&commits->names, offsetof(struct kr_name_change, by_name));
 	kr_table_for_each(&commits->dirs, drop_dir, commits);
-	kr_table_fini(&commits->names);
 	kr_table_fini(&commits->dirs);
 }

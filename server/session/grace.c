@@ -26,19 +26,9 @@ void kr_grace_init(struct kr_grace *grace)
 	kr_list_init(&grace->waiting);
 }
 
-static bool free_awaited(struct kr_table_link *link, void *context)
-{
-	struct kr_grace *grace = context;
-
-	kr_table_remove(&grace->awaited, link);
-	free(KR_CONTAINER_OF(link, struct awaited, link));
-	return true;
-}
-
 void kr_grace_fini(struct kr_grace *grace)
 {
-	kr_table_for_each(&grace->awaited, free_awaited, grace);
-	kr_table_fini(&grace->awaited);
+	kr_table_free_all(&grace->awaited, offsetof(struct awaited, link));
 }
 
 void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const struct kr_key_owner *owner)
@@ -67,7 +57,8 @@ bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16])
 	struct awaited *awaited = find(grace, node_id);
 
 	if (awaited)
-		free_awaited(&awaited->link, grace);
+		kr_table_remove(&grace->awaited, &awaited->link);
+	free(awaited);
 	return grace->active && grace->awaited.count == 0;
 }
 
