@@ -15,16 +15,14 @@ struct page {
 	uint64_t words[PAGE_WORDS];
 };
 
-static bool page_is(const struct kr_table_link *link, const void *key)
-{
-	return ((const struct page *)(const void *)link)->number == *(const uint64_t *)key;
-}
-
 static struct page *find_page(const struct kr_blockset *set, uint64_t number)
 {
-	struct kr_table_link *link = kr_table_find(&set->pages, kr_hash_u64(number), page_is, &number);
+	struct page *page;
 
-	return link ? KR_CONTAINER_OF(link, struct page, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(page, &set->pages, kr_hash_u64(number), link)
+		if (page->number == number)
+			return page;
+	return NULL;
 }
 
 static struct page *make_page(struct kr_blockset *set, uint64_t number)
@@ -47,7 +45,6 @@ void kr_blockset_init(struct kr_blockset *set)
 void kr_blockset_fini(struct kr_blockset *set)
 {
 	kr_blockset_clear(set);
-	kr_table_fini(&set->pages);
 }
 
 int kr_blockset_add(struct kr_blockset *set, uint64_t block)
@@ -94,16 +91,9 @@ bool kr_blockset_has(const struct kr_blockset *set, uint64_t block)
 	return page && (page->words[block % PAGE_BITS / 64] >> (block % 64) & 1);
 }
 
-static bool free_page(struct kr_table_link *link, void *context)
-{
-	kr_table_remove(context, link);
-	free(KR_CONTAINER_OF(link, struct page, link));
-	return true;
-}
-
 void kr_blockset_clear(struct kr_blockset *set)
 {
-	kr_table_for_each(&set->pages, free_page, &set->pages);
+	kr_table_free_all(&set->pages, offsetof(struct page, link));
 	set->count = 0;
 }
 

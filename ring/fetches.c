@@ -26,16 +26,14 @@ void kr_fetches_fini(struct kr_fetches *fetches)
 	kr_table_fini(&fetches->table);
 }
 
-static bool is_block(const struct kr_table_link *link, const void *key)
-{
-	return ((const struct kr_fetch *)(const void *)link)->block == *(const uint64_t *)key;
-}
-
 struct kr_fetch *kr_fetches_find(const struct kr_fetches *fetches, uint64_t block)
 {
-	struct kr_table_link *link = kr_table_find(&fetches->table, kr_hash_u64(block), is_block, &block);
+	struct kr_fetch *fetch;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_fetch, by_block) : NULL;
+	KR_TABLE_FOR_EACH_OF(fetch, &fetches->table, kr_hash_u64(block), by_block)
+		if (fetch->block == block)
+			return fetch;
+	return NULL;
 }
 
 static struct kr_list *queue_of(struct kr_fetches *fetches, const struct kr_fetch *fetch)

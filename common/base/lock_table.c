@@ -246,20 +246,15 @@ static uint64_t hash_of(const struct kr_lock_owner *owner)
 	return kr_hash_u64(owner->id ^ kr_hash_u64(owner->node));
 }
 
-static bool is_of(const struct kr_table_link *link, const void *owner)
-{
-	return kr_lock_owner_equal(&KR_CONTAINER_OF(link, const struct kr_lock_waiter, by_owner)->want.owner, owner);
-}
-
 /* Queues the waiters whose owner holds LOCK, each once. */
 static void follow(struct search *search, const struct kr_lock_world *world, const struct kr_lock *lock)
 {
-	struct kr_table_link *link = kr_table_find(&world->waiters, hash_of(&lock->owner), is_of, &lock->owner);
+	struct kr_lock_waiter *waiter;
 	struct stop *stop;
 
-	for (; link; link = kr_table_find_next(link, is_of, &lock->owner)) {
-		struct kr_lock_waiter *waiter = KR_CONTAINER_OF(link, struct kr_lock_waiter, by_owner);
-
+	KR_TABLE_FOR_EACH_OF(waiter, &world->waiters, hash_of(&lock->owner), by_owner) {
+		if (!kr_lock_owner_equal(&waiter->want.owner, &lock->owner))
+			continue;
 		search->steps++;
 		if (waiter->seen == search->number)
 			continue;

@@ -79,27 +79,6 @@ void kr_table_remove(struct kr_table *table, struct kr_table_link *link)
 	table->count--;
 }
 
-static struct kr_table_link *first_of(
-	struct kr_table_link *link, uint64_t hash, kr_table_match_fn match, const void *key)
-{
-	while (link && !(link->hash == hash && match(link, key)))
-		link = link->next;
-	return link;
-}
-
-struct kr_table_link *kr_table_find(
-	const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key)
-{
-	struct kr_table_link *first = table->buckets ? *bucket_of(table, hash) : NULL;
-
-	return first_of(first, hash, match, key);
-}
-
-struct kr_table_link *kr_table_find_next(const struct kr_table_link *link, kr_table_match_fn match, const void *key)
-{
-	return first_of(link->next, link->hash, match, key);
-}
-
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context)
 {
 	for (size_t i = 0; i < table->bucket_count; i++) {

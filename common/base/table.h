@@ -20,23 +20,42 @@ struct kr_table {
 	size_t count;
 };
 
-typedef bool (*kr_table_match_fn)(const struct kr_table_link *link, const void *key);
 /* A visitor may remove LINK itself but no other element.  false ends the walk. */
 typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
 
 void kr_table_init(struct kr_table *table);
 /* Frees the buckets; the elements are the caller's. */
 void kr_table_fini(struct kr_table *table);
-/* The same, and frees the elements, allocations in which the link lies at OFFSET. */
+/* The same, and frees the elements, allocations in which the link lies at OFFSET.  The table may be used again. */
 void kr_table_free_all(struct kr_table *table, size_t offset);
 /* If memory is out the chains just get longer; only the first bucket array aborts the process. */
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash);
 void kr_table_remove(struct kr_table *table, struct kr_table_link *link);
-struct kr_table_link *kr_table_find(
-	const struct kr_table *table, uint64_t hash, kr_table_match_fn match, const void *key);
-/* The next element of the same hash, behind one that was found. */
-struct kr_table_link *kr_table_find_next(const struct kr_table_link *link, kr_table_match_fn match, const void *key);
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);
+
+/* The element of the first link with HASH, from LINK on.  The link lies in it at OFFSET.  NULL: there is none. */
+static inline void *kr_table_element_of(const struct kr_table_link *link, uint64_t hash, size_t offset)
+{
+	while (link && link->hash != hash)
+		link = link->next;
+	return link ? (void *)((uintptr_t)link - offset) : NULL;
+}
+/* An element with HASH, and the next one of the same hash. */
+static inline void *kr_table_first_of(const struct kr_table *table, uint64_t hash, size_t offset)
+{
+	return kr_table_element_of(
+		table->buckets ? table->buckets[hash & (table->bucket_count - 1)] : NULL, hash, offset);
+}
+static inline void *kr_table_next_of(const struct kr_table_link *link, size_t offset)
+{
+	return kr_table_element_of(link->next, link->hash, offset);
+}
+/* Goes through the elements with HASH, in any order; the body compares their keys.  MEMBER is the link in *ITEM.
+ * The body may leave the loop.  If it removes ITEM or inserts an element, it must leave the loop.
+ * When all have been seen, ITEM is NULL. */
+#define KR_TABLE_FOR_EACH_OF(item, table, hash, member) \
+	for (item = kr_table_first_of(table, hash, offsetof(__typeof__(*item), member)); item; \
+		item = kr_table_next_of(&item->member, offsetof(__typeof__(*item), member)))
 
 /* XXH3 of bytes, and a mix of a 64-bit key. */
 uint64_t kr_hash_bytes(const void *bytes, size_t length);

@@ -420,16 +420,14 @@ struct kr_conn_sums kr_conn_sums(void)
 
 /* --- requests and replies --- */
 
-static bool has_id(const struct kr_table_link *link, const void *id)
-{
-	return KR_CONTAINER_OF(link, struct request, link)->id == *(const uint64_t *)id;
-}
-
 static struct request *find_request(struct kr_conn *conn, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&conn->requests, kr_hash_u64(id), has_id, &id);
+	struct request *request;
 
-	return link ? KR_CONTAINER_OF(link, struct request, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(request, &conn->requests, kr_hash_u64(id), link)
+		if (request->id == id)
+			return request;
+	return NULL;
 }
 
 int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,

@@ -21,11 +21,6 @@
 #include "fuse/file/shrink_notice.h"
 #include "fuse/base/waiter.h"
 
-static bool match_fid(const struct kr_table_link *link, const void *key)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->fid, key);
-}
-
 /* --- references ------------------------------------------------------------------------------- */
 
 static void run_task(struct kr_task *task);
@@ -57,14 +52,13 @@ static struct kr_file *find(struct kr_mount *mount, const struct kr_fid *fid, bo
 {
 	struct kr_files *files = mount->files;
 	uint64_t hash = kr_fid_hash(fid);
-	struct kr_table_link *link;
-	struct kr_file *file = NULL;
+	struct kr_file *file;
 
 	KR_SCOPED_LOCK(&files->lock);
-	link = kr_table_find(&files->table, hash, match_fid, fid);
-	if (link) {
-		file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
-	} else if (may_make) {
+	KR_TABLE_FOR_EACH_OF(file, &files->table, hash, life.by_fid)
+		if (kr_fid_equal(&file->fid, fid))
+			break;
+	if (!file && may_make) {
 		file = make(mount, fid);
 		kr_table_insert(&files->table, &file->life.by_fid, hash);
 	}

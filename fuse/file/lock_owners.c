@@ -23,20 +23,6 @@ struct kr_lock_owners {
 	struct kr_table table; /* by owner */
 };
 
-static bool is_this(const struct kr_table_link *link, const void *key)
-{
-	const struct locker *locker = KR_CONTAINER_OF(link, const struct locker, link), *wanted = key;
-
-	return locker->owner == wanted->owner && locker->file == wanted->file;
-}
-
-static bool is_elsewhere(const struct kr_table_link *link, const void *key)
-{
-	const struct locker *locker = KR_CONTAINER_OF(link, const struct locker, link), *wanted = key;
-
-	return locker->owner == wanted->owner && locker->file != wanted->file;
-}
-
 struct kr_lock_owners *kr_lock_owners_new(void)
 {
 	struct kr_lock_owners *lockers = kr_xcalloc(1, sizeof(*lockers));
@@ -55,16 +41,16 @@ void kr_lock_owners_free(struct kr_lock_owners *lockers)
 	free(lockers);
 }
 
-static struct locker *find_or_add(struct kr_lock_owners *lockers, const struct locker *wanted)
+static struct locker *find_or_add(struct kr_lock_owners *lockers, uint64_t owner, const void *file)
 {
-	uint64_t hash = kr_hash_u64(wanted->owner);
-	struct kr_table_link *link = kr_table_find(&lockers->table, hash, is_this, wanted);
+	const uint64_t hash = kr_hash_u64(owner);
 	struct locker *locker;
 
-	if (link)
-		return KR_CONTAINER_OF(link, struct locker, link);
+	KR_TABLE_FOR_EACH_OF(locker, &lockers->table, hash, link)
+		if (locker->owner == owner && locker->file == file)
+			return locker;
 	locker = kr_xcalloc(1, sizeof(*locker));
-	*locker = *wanted;
+	*locker = (struct locker){.owner = owner, .file = file};
 	kr_table_insert(&lockers->table, &locker->link, hash);
 	return locker;
 }
@@ -72,7 +58,7 @@ static struct locker *find_or_add(struct kr_lock_owners *lockers, const struct l
 void kr_lock_owners_count(struct kr_lock_owners *lockers, uint64_t owner, const void *file, int change)
 {
 	KR_SCOPED_LOCK(&lockers->lock);
-	struct locker *locker = find_or_add(lockers, &(struct locker){.owner = owner, .file = file});
+	struct locker *locker = find_or_add(lockers, owner, file);
 
 	assert(change > 0 || locker->count > 0);
 	locker->count = change > 0 ? locker->count + 1 : locker->count - 1;
@@ -85,10 +71,13 @@ void kr_lock_owners_count(struct kr_lock_owners *lockers, uint64_t owner, const 
 
 bool kr_lock_owners_elsewhere(struct kr_lock_owners *lockers, uint64_t owner, const void *file)
 {
-	struct locker wanted = {.owner = owner, .file = file};
+	const struct locker *locker;
 
 	if (atomic_load(&lockers->count) == 0)
 		return false;
 	KR_SCOPED_LOCK(&lockers->lock);
-	return kr_table_find(&lockers->table, kr_hash_u64(owner), is_elsewhere, &wanted) != NULL;
+	KR_TABLE_FOR_EACH_OF(locker, &lockers->table, kr_hash_u64(owner), link)
+		if (locker->owner == owner && locker->file != file)
+			return true;
+	return false;
 }

@@ -33,16 +33,14 @@ void kr_recovery_fini(struct kr_recovery *recovery)
 	kr_journal_damage_free(&recovery->damage);
 }
 
-static bool has_fid(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_rebuilt, by_fid)->file->file->fid, fid);
-}
-
 struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&r->by_fid, kr_fid_hash(fid), has_fid, fid);
+	struct kr_rebuilt *rebuilt;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_rebuilt, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(rebuilt, &r->by_fid, kr_fid_hash(fid), by_fid)
+		if (kr_fid_equal(&rebuilt->file->file->fid, fid))
+			return rebuilt;
+	return NULL;
 }
 
 static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, struct kr_rebuilt **ret)

@@ -45,20 +45,17 @@ void kr_lend_requests_fini(struct kr_lend_requests *requests)
 
 /* --- what the kernel holds -------------------------------------------------------------------- */
 
-static bool is_number(const struct kr_table_link *link, const void *number)
-{
-	return KR_CONTAINER_OF(link, const struct held, link)->number == *(const uint64_t *)number;
-}
-
 /* NULL: there is none, and none is to be made. */
 static struct held *find_held(struct kr_lend_requests *requests, uint64_t number, bool make)
 {
 	const uint64_t hash = kr_hash_u64(number);
-	struct kr_table_link *link = kr_table_find(&requests->held, hash, is_number, &number);
-	struct held *held = link ? KR_CONTAINER_OF(link, struct held, link) : NULL;
+	struct held *held;
 
-	if (held || !make)
-		return held;
+	KR_TABLE_FOR_EACH_OF(held, &requests->held, hash, link)
+		if (held->number == number)
+			return held;
+	if (!make)
+		return NULL;
 	held = kr_xcalloc(1, sizeof(*held));
 	held->number = number;
 	kr_table_insert(&requests->held, &held->link, hash);
@@ -126,16 +123,14 @@ void kr_lend_requests_each_held(
 
 /* --- requests --------------------------------------------------------------------------------- */
 
-static bool is_unique(const struct kr_table_link *link, const void *unique)
-{
-	return KR_CONTAINER_OF(link, const struct request, link)->header.unique == *(const uint64_t *)unique;
-}
-
 static struct request *find_request(struct kr_lend_requests *requests, uint64_t unique)
 {
-	struct kr_table_link *link = kr_table_find(&requests->unanswered, kr_hash_u64(unique), is_unique, &unique);
+	struct request *request;
 
-	return link ? KR_CONTAINER_OF(link, struct request, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(request, &requests->unanswered, kr_hash_u64(unique), link)
+		if (request->header.unique == unique)
+			return request;
+	return NULL;
 }
 
 static void note_interrupt(

@@ -42,37 +42,24 @@ static void drop(struct kr_attr_cache_store *store, struct kr_attr_cache_entry *
 	free(entry);
 }
 
-struct key {
-	const void *bytes;
-	size_t length;
-};
-
-static bool match_key(const struct kr_table_link *link, const void *context)
-{
-	const struct kr_attr_cache_entry *entry = KR_CONTAINER_OF(link, struct kr_attr_cache_entry, by_key);
-	const struct key *key = context;
-
-	return entry->key_length == key->length && memcmp(entry->bytes, key->bytes, key->length) == 0;
-}
-
 static struct kr_attr_cache_entry *find(const struct kr_attr_cache_store *store, const void *key, size_t length)
 {
-	struct kr_table_link *link =
-		kr_table_find(&store->by_key, kr_hash_bytes(key, length), match_key, &(struct key){key, length});
+	struct kr_attr_cache_entry *entry;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_attr_cache_entry, by_key) : NULL;
-}
-
-static bool match_slot(const struct kr_table_link *link, const void *slot)
-{
-	return KR_CONTAINER_OF(link, struct kr_attr_cache_page, by_slot)->slot == *(const uint32_t *)slot;
+	KR_TABLE_FOR_EACH_OF(entry, &store->by_key, kr_hash_bytes(key, length), by_key)
+		if (entry->key_length == length && memcmp(entry->bytes, key, length) == 0)
+			return entry;
+	return NULL;
 }
 
 static struct kr_attr_cache_page *find_page(const struct kr_attr_cache_store *store, uint32_t slot)
 {
-	struct kr_table_link *link = kr_table_find(&store->by_slot, kr_hash_u64(slot), match_slot, &slot);
+	struct kr_attr_cache_page *page;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_attr_cache_page, by_slot) : NULL;
+	KR_TABLE_FOR_EACH_OF(page, &store->by_slot, kr_hash_u64(slot), by_slot)
+		if (page->slot == slot)
+			return page;
+	return NULL;
 }
 
 static struct kr_attr_cache_page *page_of(struct kr_attr_cache_store *store, uint32_t slot)

@@ -61,16 +61,14 @@ void kr_dir_fsync_free(struct kr_dir_fsync *syncs)
 	free(syncs);
 }
 
-static bool is_of(const struct kr_table_link *link, const void *dir)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct change, by_dir)->dir, dir);
-}
-
 static struct change *find(const struct kr_dir_fsync *syncs, const struct kr_fid *dir)
 {
-	struct kr_table_link *link = kr_table_find(&syncs->by_dir, kr_hash_bytes(dir->bytes, dir->length), is_of, dir);
+	struct change *change;
 
-	return link ? KR_CONTAINER_OF(link, struct change, by_dir) : NULL;
+	KR_TABLE_FOR_EACH_OF(change, &syncs->by_dir, kr_hash_bytes(dir->bytes, dir->length), by_dir)
+		if (kr_fid_equal(&change->dir, dir))
+			return change;
+	return NULL;
 }
 
 static bool is_past(uint64_t then_ns, uint64_t seconds, uint64_t now_ns)

@@ -44,15 +44,10 @@ struct kr_inodes {
 	pthread_cond_t forgotten; /* the kernel has forgotten lookups; signalled while `awaiting` */
 	uint32_t awaiting;
 	struct kr_table by_fid;
-	struct kr_table grants; /* kr_inode.of_bucket */
+	struct kr_table grants; /* kr_inode.of_bucket; one hash is one bucket: kr_hash_u64 maps no two numbers to one */
 	struct kr_inode *root;
 	uint64_t generations;
 };
-
-static bool match(const struct kr_table_link *link, const void *key)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_inode, link)->fid, key);
-}
 
 static uint64_t number_of(const struct kr_inodes *inodes, const struct kr_inode *inode)
 {
@@ -61,9 +56,12 @@ static uint64_t number_of(const struct kr_inodes *inodes, const struct kr_inode 
 
 static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&inodes->by_fid, kr_fid_hash(fid), match, fid);
+	struct kr_inode *inode;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_inode, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(inode, &inodes->by_fid, kr_fid_hash(fid), link)
+		if (kr_fid_equal(&inode->fid, fid))
+			return inode;
+	return NULL;
 }
 
 static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, uint32_t type, uint64_t size)
@@ -454,40 +452,32 @@ static bool take(struct kr_table_link *link, void *context)
 	return true;
 }
 
-/* The table's elements of one hash are those of one bucket: kr_hash_u64 maps no two numbers to one. */
-static bool match_any(const struct kr_table_link *link, const void *key)
-{
-	(void)link, (void)key;
-	return true;
-}
-
 size_t kr_inodes_take_grants(
 	struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns, struct kr_inode_grant *ret, size_t max)
 {
 	struct taking taking = {.inodes = inodes, .now_ns = now_ns, .grants = ret, .max = max};
-	struct kr_table_link *link;
+	struct kr_inode *inode;
 	KR_SCOPED_LOCK(&inodes->lock);
 
 	if (bucket == KR_ATTR_CACHE_ALL) {
 		kr_table_for_each(&inodes->grants, take, &taking);
 		return taking.count;
 	}
-	while ((link = kr_table_find(&inodes->grants, kr_hash_u64(bucket), match_any, NULL)))
-		if (!take(link, &taking))
+	while ((inode = kr_table_first_of(&inodes->grants, kr_hash_u64(bucket), offsetof(struct kr_inode, of_bucket))))
+		if (!take(&inode->of_bucket, &taking))
 			break;
 	return taking.count;
 }
 
 bool kr_inodes_granted(struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns)
 {
-	const struct kr_table_link *link;
+	const struct kr_inode *inode;
 	KR_SCOPED_LOCK(&inodes->lock);
 
 	if (bucket == KR_ATTR_CACHE_ALL)
 		return inodes->grants.count > 0;
-	for (link = kr_table_find(&inodes->grants, kr_hash_u64(bucket), match_any, NULL); link;
-		link = kr_table_find_next(link, match_any, NULL))
-		if (KR_CONTAINER_OF(link, const struct kr_inode, of_bucket)->granted_until_ns > now_ns)
+	KR_TABLE_FOR_EACH_OF(inode, &inodes->grants, kr_hash_u64(bucket), of_bucket)
+		if (inode->granted_until_ns > now_ns)
 			return true;
 	return false;
 }

@@ -91,19 +91,14 @@ static void place_init(struct place *place, const struct kr_fid *fid, const stru
 
 /* --- listings --------------------------------------------------------------------------------- */
 
-static bool match_place(const struct kr_table_link *link, const void *context)
-{
-	const struct place *wanted = context;
-
-	return is_at(&KR_CONTAINER_OF(link, struct listed, by_place)->place, &wanted->fid, &wanted->cred);
-}
-
 static struct listed *find(struct kr_lookup_prefetch *prefetch, const struct kr_fid *fid, const struct kr_cred *cred)
 {
-	struct place wanted = {.fid = *fid, .cred = *cred};
-	struct kr_table_link *link = kr_table_find(&prefetch->by_place, kr_fid_hash(fid), match_place, &wanted);
+	struct listed *listed;
 
-	return link ? KR_CONTAINER_OF(link, struct listed, by_place) : NULL;
+	KR_TABLE_FOR_EACH_OF(listed, &prefetch->by_place, kr_fid_hash(fid), by_place)
+		if (is_at(&listed->place, fid, cred))
+			return listed;
+	return NULL;
 }
 
 static void drop(struct kr_lookup_prefetch *prefetch, struct listed *listed)

@@ -39,42 +39,29 @@ struct kr_uncommitted_names {
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
-static bool match_file(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct new_file, by_fid)->fid, fid);
-}
-
 static struct new_file *find_file(const struct kr_uncommitted_names *names, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&names->files, kr_fid_hash(fid), match_file, fid);
+	struct new_file *file;
 
-	return link ? KR_CONTAINER_OF(link, struct new_file, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(file, &names->files, kr_fid_hash(fid), by_fid)
+		if (kr_fid_equal(&file->fid, fid))
+			return file;
+	return NULL;
 }
-
-struct key {
-	const struct kr_fid *parent;
-	const char *name;
-};
 
 static uint64_t hash_place(const struct kr_fid *parent, const char *name)
 {
 	return kr_fid_hash(parent) ^ kr_hash_bytes(name, strlen(name));
 }
 
-static bool match_place(const struct kr_table_link *link, const void *pointer)
-{
-	const struct place *place = KR_CONTAINER_OF(link, struct place, by_name);
-	const struct key *key = pointer;
-
-	return kr_fid_equal(&place->parent, key->parent) && strcmp(place->name, key->name) == 0;
-}
-
 static struct place *find_place(const struct kr_uncommitted_names *names, const struct kr_fid *parent, const char *name)
 {
-	const struct key key = {parent, name};
-	struct kr_table_link *link = kr_table_find(&names->places, hash_place(parent, name), match_place, &key);
+	struct place *place;
 
-	return link ? KR_CONTAINER_OF(link, struct place, by_name) : NULL;
+	KR_TABLE_FOR_EACH_OF(place, &names->places, hash_place(parent, name), by_name)
+		if (kr_fid_equal(&place->parent, parent) && strcmp(place->name, name) == 0)
+			return place;
+	return NULL;
 }
 
 static void free_place(struct kr_uncommitted_names *names, struct place *place)

@@ -22,12 +22,6 @@ struct kr_batches {
 	struct kr_table by_token;
 };
 
-static bool match(const struct kr_table_link *link, const void *key)
-{
-	return memcmp(&KR_CONTAINER_OF(link, struct kr_handle, by_token)->token, key, sizeof(struct kr_batch_token)) ==
-		0;
-}
-
 static uint64_t hash_of(const struct kr_batch_token *token)
 {
 	return kr_hash_bytes(token, sizeof(*token));
@@ -70,10 +64,12 @@ int kr_batch_token(struct kr_batches *batches, struct kr_handle *handle, struct 
 /* [lock] The handle with this token; NULL: there is none, or it has lost a lock. */
 static struct kr_handle *find_handle(struct kr_batches *batches, const struct kr_batch_token *token)
 {
-	struct kr_table_link *link = kr_table_find(&batches->by_token, hash_of(token), match, token);
-	struct kr_handle *handle = link ? KR_CONTAINER_OF(link, struct kr_handle, by_token) : NULL;
+	struct kr_handle *handle;
 
-	return handle && !atomic_load(&handle->lost_lock) ? handle : NULL;
+	KR_TABLE_FOR_EACH_OF(handle, &batches->by_token, hash_of(token), by_token)
+		if (memcmp(&handle->token, token, sizeof(*token)) == 0)
+			return atomic_load(&handle->lost_lock) ? NULL : handle;
+	return NULL;
 }
 
 static bool is_good(struct kr_batches *batches, const struct kr_batch_token *token)

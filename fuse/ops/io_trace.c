@@ -134,16 +134,14 @@ static void interval_free(struct interval *interval)
 
 /* --- adding ----------------------------------------------------------------------------------- */
 
-static bool has_pid(const struct kr_table_link *link, const void *pid)
-{
-	return KR_CONTAINER_OF(link, const struct process, link)->pid == *(const int *)pid;
-}
-
 static struct process *find_process(struct interval *interval, int pid)
 {
-	struct kr_table_link *link = kr_table_find(&interval->processes, kr_hash_u64((uint64_t)pid), has_pid, &pid);
+	struct process *process;
 
-	return link ? KR_CONTAINER_OF(link, struct process, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(process, &interval->processes, kr_hash_u64((uint64_t)pid), link)
+		if (process->pid == pid)
+			return process;
+	return NULL;
 }
 
 static struct process *add_process(struct interval *interval, int pid, uint32_t uid, uint64_t now_ns)
@@ -159,19 +157,14 @@ static struct process *add_process(struct interval *interval, int pid, uint32_t 
 	return process;
 }
 
-static bool has_node(const struct kr_table_link *link, const void *node)
-{
-	return KR_CONTAINER_OF(link, const struct use, link)->node == *(const uint64_t *)node;
-}
-
 static struct use *find_use(struct kr_io_trace *trace, struct process *process, uint64_t node, uint64_t now_ns)
 {
 	struct interval *interval = trace->now;
-	struct kr_table_link *link = kr_table_find(&process->uses, kr_hash_u64(node), has_node, &node);
 	struct use *use;
 
-	if (link)
-		return KR_CONTAINER_OF(link, struct use, link);
+	KR_TABLE_FOR_EACH_OF(use, &process->uses, kr_hash_u64(node), link)
+		if (use->node == node)
+			return use;
 	if (node && interval->use_count >= KR_IO_TRACE_FILES)
 		return find_use(trace, process, 0, now_ns);
 	use = kr_xcalloc(1, sizeof(*use));

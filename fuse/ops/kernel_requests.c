@@ -244,17 +244,15 @@ void kr_kernel_request_arrived(struct kr_kernel_requests *requests, const void *
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
-static bool is_unique(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, const struct kr_kernel_request, link)->header.unique == *(const uint64_t *)key;
-}
-
 /* With the shard's lock held.  NULL: a notification, or a request from before the first watcher. */
 static struct kr_kernel_request *find(struct shard *shard, uint64_t unique)
 {
-	struct kr_table_link *link = kr_table_find(&shard->records, kr_hash_u64(unique), is_unique, &unique);
+	struct kr_kernel_request *request;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_kernel_request, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(request, &shard->records, kr_hash_u64(unique), link)
+		if (request->header.unique == unique)
+			return request;
+	return NULL;
 }
 
 void kr_kernel_request_waited(struct kr_kernel_requests *requests, uint64_t unique, const uint64_t waited_ns[KR_WAITS])

@@ -35,18 +35,14 @@ void kr_cache_note_error(struct kr_cache *cache, int err)
 		cache->target = KR_MIN(cache->target, cache->counters.bytes / 100 * KR_CACHE_LOW);
 }
 
-static bool has_name(const struct kr_table_link *link, const void *name)
-{
-	const struct kr_cache_entry *entry = KR_CONTAINER_OF(link, const struct kr_cache_entry, by_name);
-
-	return strcmp(entry->name, name) == 0;
-}
-
 struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name)
 {
-	struct kr_table_link *link = kr_table_find(&cache->entries, kr_hash_bytes(name, strlen(name)), has_name, name);
+	struct kr_cache_entry *entry;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_cache_entry, by_name) : NULL;
+	KR_TABLE_FOR_EACH_OF(entry, &cache->entries, kr_hash_bytes(name, strlen(name)), by_name)
+		if (strcmp(entry->name, name) == 0)
+			return entry;
+	return NULL;
 }
 
 /* With the lock held, or before another thread has the cache: a new entry, that has no name yet.  An entry with its

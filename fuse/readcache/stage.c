@@ -20,16 +20,14 @@ static void on_ahead(struct kr_task *task)
 	kr_stage_advance(KR_CONTAINER_OF(task, struct kr_stage, ahead_task));
 }
 
-static bool match_fid(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_stage, by_fid)->fid, fid);
-}
-
 struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&hops->by_fid, kr_fid_hash(fid), match_fid, fid);
+	struct kr_stage *stage;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_stage, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(stage, &hops->by_fid, kr_fid_hash(fid), by_fid)
+		if (kr_fid_equal(&stage->fid, fid))
+			return stage;
+	return NULL;
 }
 
 struct kr_stage *kr_stage_new(
@@ -289,16 +287,14 @@ int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t ch
 
 /* --- looking ---------------------------------------------------------------------------------- */
 
-static bool is_block(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, const struct kr_held, by_block)->block == *(const uint64_t *)key;
-}
-
 struct kr_held *kr_stage_find_held(struct kr_stage *stage, uint64_t block)
 {
-	struct kr_table_link *link = kr_table_find(&stage->held, kr_hash_u64(block), is_block, &block);
+	struct kr_held *held;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_held, by_block) : NULL;
+	KR_TABLE_FOR_EACH_OF(held, &stage->held, kr_hash_u64(block), by_block)
+		if (held->block == block)
+			return held;
+	return NULL;
 }
 
 bool kr_stage_has(struct kr_stage *stage, uint64_t block)

@@ -56,16 +56,14 @@ void kr_call_free(struct kr_call *call)
 	free(call);
 }
 
-static bool match_call(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, const struct kr_call, by_id)->id == *(const uint64_t *)key;
-}
-
 static struct kr_call *find_call(struct kr_rpc *rpc, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&rpc->by_id, kr_hash_u64(id), match_call, &id);
+	struct kr_call *call;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_call, by_id) : NULL;
+	KR_TABLE_FOR_EACH_OF(call, &rpc->by_id, kr_hash_u64(id), by_id)
+		if (call->id == id)
+			return call;
+	return NULL;
 }
 
 /* --- calls without a reply for long ----------------------------------------------------------- */
@@ -432,18 +430,14 @@ void kr_rpc_open(struct kr_rpc *rpc)
 	send_waiting(rpc);
 }
 
-static bool match_down(const struct kr_table_link *link, const void *key)
+static struct kr_rpc_down_link *find_down(const struct kr_rpc *rpc, uint64_t id)
 {
-	return KR_CONTAINER_OF(link, const struct kr_rpc_down_link, by_id)->id == *(const uint64_t *)key;
-}
+	struct kr_rpc_down_link *link;
 
-static bool free_down(struct kr_table_link *link, void *context)
-{
-	struct kr_rpc *rpc = context;
-
-	kr_table_remove(&rpc->downs, link);
-	free(KR_CONTAINER_OF(link, struct kr_rpc_down_link, by_id));
-	return true;
+	KR_TABLE_FOR_EACH_OF(link, &rpc->downs, kr_hash_u64(id), by_id)
+		if (link->id == id)
+			return link;
+	return NULL;
 }
 
 static struct kr_call *find_of_session(const struct kr_rpc *rpc)
@@ -463,7 +457,7 @@ void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session)
 	if (session == rpc->session)
 		return;
 	rpc->session = session;
-	kr_table_for_each(&rpc->downs, free_down, rpc);
+	kr_table_free_all(&rpc->downs, offsetof(struct kr_rpc_down_link, by_id));
 	while ((call = find_of_session(rpc)))
 		end_call(call, -ECANCELED, NULL, NULL);
 }
@@ -476,7 +470,7 @@ void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame)
 	union kr_any_msg *msg;
 	struct kr_arena arena = {0};
 
-	if (!oneway && kr_table_find(&rpc->downs, kr_hash_u64(header->id), match_down, &header->id))
+	if (!oneway && find_down(rpc, header->id))
 		return;
 	if (!handler) {
 		if (!oneway)
@@ -507,14 +501,12 @@ void kr_rpc_deliver_down(struct kr_rpc *rpc, const struct kr_frame *frame)
 
 void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, const void *msg)
 {
-	struct kr_table_link *link;
+	struct kr_rpc_down_link *link = down->session == rpc->session ? find_down(rpc, down->id) : NULL;
 
-	if (down->session != rpc->session)
-		return;
-	link = kr_table_find(&rpc->downs, kr_hash_u64(down->id), match_down, &down->id);
 	if (!link)
 		return;
-	free_down(link, rpc);
+	kr_table_remove(&rpc->downs, &link->by_id);
+	free(link);
 	if (rpc->has_later)
 		send_waiting(rpc);
 	/* Without a live connection the server asks again. */
@@ -545,8 +537,7 @@ size_t kr_rpc_pending(const struct kr_rpc *rpc)
 
 void kr_rpc_destroy(struct kr_rpc *rpc)
 {
-	kr_table_for_each(&rpc->downs, free_down, rpc);
-	kr_table_fini(&rpc->downs);
+	kr_table_free_all(&rpc->downs, offsetof(struct kr_rpc_down_link, by_id));
 	kr_table_fini(&rpc->by_id);
 	free(rpc);
 }

@@ -24,16 +24,14 @@ struct kr_view_inodes {
 
 /* All below, unless said otherwise: the table's lock is held. */
 
-static bool match(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, const struct kr_view_inode, by_number)->number == *(const uint64_t *)key;
-}
-
 static struct kr_view_inode *find(struct kr_view_inodes *inodes, uint64_t number)
 {
-	struct kr_table_link *link = kr_table_find(&inodes->table, kr_hash_u64(number), match, &number);
+	struct kr_view_inode *inode;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_view_inode, by_number) : NULL;
+	KR_TABLE_FOR_EACH_OF(inode, &inodes->table, kr_hash_u64(number), by_number)
+		if (inode->number == number)
+			return inode;
+	return NULL;
 }
 
 static void leave_idle(struct kr_view_inodes *inodes, struct kr_view_inode *inode)

@@ -28,18 +28,15 @@ static uint64_t hash_of(MPI_File fh)
 	return kr_hash_u64((uint64_t)(uintptr_t)fh);
 }
 
-static bool is_handle(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, struct kr_mpifile, link)->fh == *(const MPI_File *)key;
-}
-
 struct kr_mpifile *kr_file_find(MPI_File fh)
 {
-	struct kr_table_link *link;
+	struct kr_mpifile *file;
 
 	KR_SCOPED_LOCK(&table.lock);
-	link = table.files.count ? kr_table_find(&table.files, hash_of(fh), is_handle, &fh) : NULL;
-	return link ? KR_CONTAINER_OF(link, struct kr_mpifile, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(file, &table.files, hash_of(fh), link)
+		if (file->fh == fh)
+			return file;
+	return NULL;
 }
 
 struct kr_mpifile *kr_file_active(MPI_File fh)

@@ -14,11 +14,6 @@ struct kr_fd_cache {
 	uint32_t limit, count;
 };
 
-struct key {
-	const struct kr_fid *fid;
-	enum kr_fd_cache_mode mode;
-};
-
 struct kr_fd_cache *kr_fd_cache_new(uint32_t limit)
 {
 	struct kr_fd_cache *fds = kr_xcalloc(1, sizeof(*fds));
@@ -66,21 +61,15 @@ void kr_fd_cache_free(struct kr_fd_cache *fds)
 	free(fds);
 }
 
-static bool usable(const struct kr_table_link *link, const void *context)
-{
-	const struct kr_fd *entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
-	const struct key *key = context;
-
-	return entry->mode == key->mode && !entry->dropped &&
-		(entry->mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) && kr_fid_equal(&entry->fid, key->fid);
-}
-
 static struct kr_fd *find(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
 {
-	struct key key = {fid, mode};
-	struct kr_table_link *link = kr_table_find(&fds->table, kr_fid_hash(fid), usable, &key);
+	struct kr_fd *entry;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_fd, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(entry, &fds->table, kr_fid_hash(fid), by_fid)
+		if (entry->mode == mode && !entry->dropped && (mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) &&
+			kr_fid_equal(&entry->fid, fid))
+			return entry;
+	return NULL;
 }
 
 struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
@@ -96,25 +85,18 @@ struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid
 	return entry;
 }
 
-static bool is_kept(const struct kr_table_link *link, const void *fid)
-{
-	const struct kr_fd *entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
-
-	return !entry->dropped && kr_fid_equal(&entry->fid, fid);
-}
-
 struct kr_fd *kr_fd_cache_peek(struct kr_fd_cache *fds, const struct kr_fid *fid)
 {
-	struct kr_table_link *link;
 	struct kr_fd *entry;
 	KR_SCOPED_LOCK(&fds->lock);
 
-	link = kr_table_find(&fds->table, kr_fid_hash(fid), is_kept, fid);
-	if (!link)
-		return NULL;
-	entry = KR_CONTAINER_OF(link, struct kr_fd, by_fid);
-	entry->users++;
-	return entry;
+	KR_TABLE_FOR_EACH_OF(entry, &fds->table, kr_fid_hash(fid), by_fid) {
+		if (!entry->dropped && kr_fid_equal(&entry->fid, fid)) {
+			entry->users++;
+			return entry;
+		}
+	}
+	return NULL;
 }
 
 static void shrink_to(struct kr_fd_cache *fds, uint32_t limit, struct kr_list *closing)

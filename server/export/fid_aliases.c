@@ -32,22 +32,15 @@ struct kr_fid_aliases {
 	atomic_size_t count; /* so that nobody takes the lock where there are none */
 };
 
-static bool match_alias(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct alias, by_alias)->alias, fid);
-}
-
-static bool match_real(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct alias, by_real)->real, fid);
-}
-
 /* [lock] */
 static struct alias *find(const struct kr_fid_aliases *aliases, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&aliases->by_alias, kr_fid_hash(fid), match_alias, fid);
+	struct alias *entry;
 
-	return link ? KR_CONTAINER_OF(link, struct alias, by_alias) : NULL;
+	KR_TABLE_FOR_EACH_OF(entry, &aliases->by_alias, kr_fid_hash(fid), by_alias)
+		if (kr_fid_equal(&entry->alias, fid))
+			return entry;
+	return NULL;
 }
 
 /* [lock], for writing */
@@ -175,14 +168,17 @@ struct kr_fid kr_fid_aliases_real(struct kr_fid_aliases *aliases, const struct k
 struct kr_fid kr_fid_aliases_of(struct kr_fid_aliases *aliases, const struct kr_fid *fid)
 {
 	struct kr_fid found = *fid;
-	const struct kr_table_link *link;
+	const struct alias *entry;
 
 	if (!aliases || atomic_load(&aliases->count) == 0)
 		return found;
 	pthread_rwlock_rdlock(&aliases->lock);
-	link = kr_table_find(&aliases->by_real, kr_fid_hash(fid), match_real, fid);
-	if (link)
-		found = KR_CONTAINER_OF(link, struct alias, by_real)->alias;
+	KR_TABLE_FOR_EACH_OF(entry, &aliases->by_real, kr_fid_hash(fid), by_real) {
+		if (kr_fid_equal(&entry->real, fid)) {
+			found = entry->alias;
+			break;
+		}
+	}
 	pthread_rwlock_unlock(&aliases->lock);
 	return found;
 }

@@ -48,18 +48,6 @@ static bool same(struct id a, struct id b)
 	return a.ino == b.ino && kr_time_compare(a.birth, b.birth) == 0;
 }
 
-static bool is_of(const struct kr_table_link *link, const void *key)
-{
-	return same(KR_CONTAINER_OF(link, struct place, link)->file, *(const struct id *)key);
-}
-
-static bool is_place(const struct kr_table_link *link, const void *key)
-{
-	const struct place *a = KR_CONTAINER_OF(link, struct place, link), *b = key;
-
-	return same(a->file, b->file) && same(a->parent, b->parent) && strcmp(a->name, b->name) == 0;
-}
-
 struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root)
 {
 	struct kr_inode_paths *paths = kr_xcalloc(1, sizeof(*paths));
@@ -102,9 +90,24 @@ static struct place *new_place(struct id file, struct id parent, const char *nam
 /* The first known name of FILE, or NULL. Under the lock. */
 static struct place *find(struct kr_inode_paths *paths, struct id file)
 {
-	struct kr_table_link *link = kr_table_find(&paths->table, kr_hash_u64(file.ino), is_of, &file);
+	struct place *place;
 
-	return link ? KR_CONTAINER_OF(link, struct place, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(place, &paths->table, kr_hash_u64(file.ino), link)
+		if (same(place->file, file))
+			return place;
+	return NULL;
+}
+
+/* What is known to be the same as WANTED.  Under the lock. */
+static struct place *find_same(struct kr_inode_paths *paths, const struct place *wanted)
+{
+	struct place *place;
+
+	KR_TABLE_FOR_EACH_OF(place, &paths->table, kr_hash_u64(wanted->file.ino), link)
+		if (same(place->file, wanted->file) && same(place->parent, wanted->parent) &&
+			strcmp(place->name, wanted->name) == 0)
+			return place;
+	return NULL;
 }
 
 static void drop_place(struct kr_inode_paths *paths, struct place *place)
@@ -113,13 +116,13 @@ static void drop_place(struct kr_inode_paths *paths, struct place *place)
 	free(place);
 }
 
-/* Drops what is known to be the same as PLACE.  Under the lock. */
-static void drop_same(struct kr_inode_paths *paths, const struct place *place)
+/* Drops what is known to be the same as WANTED.  Under the lock. */
+static void drop_same(struct kr_inode_paths *paths, const struct place *wanted)
 {
-	struct kr_table_link *link = kr_table_find(&paths->table, kr_hash_u64(place->file.ino), is_place, place);
+	struct place *place = find_same(paths, wanted);
 
-	if (link)
-		drop_place(paths, KR_CONTAINER_OF(link, struct place, link));
+	if (place)
+		drop_place(paths, place);
 }
 
 void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity *file,
@@ -128,7 +131,7 @@ void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity
 	struct place *place = new_place(id_of(file), id_of(parent), name), *old;
 	KR_SCOPED_LOCK(&paths->lock);
 
-	if (kr_table_find(&paths->table, kr_hash_u64(file->ino), is_place, place)) {
+	if (find_same(paths, place)) {
 		free(place);
 		return;
 	}

@@ -35,16 +35,14 @@ struct kr_orphans {
 	_Atomic uint32_t count; /* of orphans */
 };
 
-static bool is_fid(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct held, link)->fid, fid);
-}
-
 static struct held *find(struct kr_orphans *orphans, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&orphans->table, kr_fid_hash(fid), is_fid, fid);
+	struct held *held;
 
-	return link ? KR_CONTAINER_OF(link, struct held, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(held, &orphans->table, kr_fid_hash(fid), link)
+		if (kr_fid_equal(&held->fid, fid))
+			return held;
+	return NULL;
 }
 
 static struct held *find_or_add(struct kr_orphans *orphans, const struct kr_fid *fid)

@@ -8,16 +8,14 @@ struct restored_dir {
 	struct kr_time ctime;
 };
 
-static bool is_dir(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct restored_dir, link)->fid, fid);
-}
-
 static struct restored_dir *find(const struct kr_table *dirs, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(dirs, kr_fid_hash(fid), is_dir, fid);
+	struct restored_dir *restored;
 
-	return link ? KR_CONTAINER_OF(link, struct restored_dir, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(restored, dirs, kr_fid_hash(fid), link)
+		if (kr_fid_equal(&restored->fid, fid))
+			return restored;
+	return NULL;
 }
 
 void kr_restored_dirs_fini(struct kr_table *dirs)

@@ -11,22 +11,9 @@ struct entry {
 	uint64_t seq, reached;
 };
 
-struct key {
-	const struct kr_fid *file;
-	const uint8_t *node_id;
-};
-
-static uint64_t hash_of(const struct key *key)
+static uint64_t hash_of(const struct kr_fid *file, const uint8_t node_id[16])
 {
-	return kr_fid_hash(key->file) ^ kr_hash_bytes(key->node_id, 16);
-}
-
-static bool matches(const struct kr_table_link *link, const void *key_pointer)
-{
-	const struct entry *entry = KR_CONTAINER_OF(link, const struct entry, link);
-	const struct key *key = key_pointer;
-
-	return memcmp(entry->node_id, key->node_id, 16) == 0 && kr_fid_equal(&entry->file, key->file);
+	return kr_fid_hash(file) ^ kr_hash_bytes(node_id, 16);
 }
 
 void kr_applied_init(struct kr_applied *applied)
@@ -56,22 +43,23 @@ void kr_applied_fini(struct kr_applied *applied)
 	kr_table_fini(&applied->table);
 }
 
-static struct entry *find(struct kr_applied *applied, const struct key *key)
+static struct entry *find(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
-	struct kr_table_link *link = kr_table_find(&applied->table, hash_of(key), matches, key);
-	struct entry *entry = link ? KR_CONTAINER_OF(link, struct entry, link) : NULL;
+	struct entry *entry;
 
-	if (!entry)
-		return NULL;
-	kr_list_remove(&entry->use);
-	kr_list_append(&applied->uses, &entry->use);
-	return entry;
+	KR_TABLE_FOR_EACH_OF(entry, &applied->table, hash_of(file, node_id), link) {
+		if (memcmp(entry->node_id, node_id, 16) == 0 && kr_fid_equal(&entry->file, file)) {
+			kr_list_remove(&entry->use);
+			kr_list_append(&applied->uses, &entry->use);
+			return entry;
+		}
+	}
+	return NULL;
 }
 
 static struct entry *get(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
-	const struct key key = {file, node_id};
-	struct entry *entry = find(applied, &key);
+	struct entry *entry = find(applied, file, node_id);
 
 	if (!entry) {
 		if (applied->table.count >= KR_APPLIED_MAX)
@@ -79,7 +67,7 @@ static struct entry *get(struct kr_applied *applied, const struct kr_fid *file, 
 		entry = kr_xcalloc(1, sizeof(*entry));
 		entry->file = *file;
 		memcpy(entry->node_id, node_id, 16);
-		kr_table_insert(&applied->table, &entry->link, hash_of(&key));
+		kr_table_insert(&applied->table, &entry->link, hash_of(file, node_id));
 		kr_list_append(&applied->uses, &entry->use);
 	}
 	return entry;
@@ -102,16 +90,14 @@ void kr_applied_reach(struct kr_applied *applied, const struct kr_fid *file, con
 
 uint64_t kr_applied_reached(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
-	const struct key key = {file, node_id};
-	const struct entry *entry = find(applied, &key);
+	const struct entry *entry = find(applied, file, node_id);
 
 	return entry ? entry->reached : 0;
 }
 
 uint64_t kr_applied_seq(struct kr_applied *applied, const struct kr_fid *file, const uint8_t node_id[16])
 {
-	const struct key key = {file, node_id};
-	const struct entry *entry = find(applied, &key);
+	const struct entry *entry = find(applied, file, node_id);
 
 	return entry ? entry->seq : 0;
 }

@@ -31,16 +31,14 @@ struct write_job {
 	int err;
 };
 
-static bool matches(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct failed_file, link)->fid, fid);
-}
-
 static struct failed_file *find(const struct kr_failed_syncs *failed, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&failed->files, kr_fid_hash(fid), matches, fid);
+	struct failed_file *file;
 
-	return link ? KR_CONTAINER_OF(link, struct failed_file, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(file, &failed->files, kr_fid_hash(fid), link)
+		if (kr_fid_equal(&file->fid, fid))
+			return file;
+	return NULL;
 }
 
 static void add(struct kr_failed_syncs *failed, const struct kr_fid *fid)
@@ -83,23 +81,13 @@ int kr_failed_syncs_open(struct kr_failed_syncs *failed, struct kr_server *serve
 	return kr_line_log_read(dir, log_name, read_line, &reading, NULL);
 }
 
-static bool free_file(struct kr_table_link *link, void *context)
-{
-	struct kr_failed_syncs *failed = context;
-
-	kr_table_remove(&failed->files, link);
-	free(KR_CONTAINER_OF(link, struct failed_file, link));
-	return true;
-}
-
 void kr_failed_syncs_close(struct kr_failed_syncs *failed)
 {
 	struct kr_link *link;
 
 	if (!failed->server) /* never opened */
 		return;
-	kr_table_for_each(&failed->files, free_file, failed);
-	kr_table_fini(&failed->files);
+	kr_table_free_all(&failed->files, offsetof(struct failed_file, link));
 	while ((link = kr_list_pop(&failed->waits)))
 		free(KR_LIST_ENTRY(link, struct failed_wait, link));
 }

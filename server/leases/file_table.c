@@ -14,16 +14,14 @@
 
 enum { IDLE_MAX = 16384 };
 
-static bool match_fid(const struct kr_table_link *link, const void *key)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, struct kr_sfile, by_fid)->fid, key);
-}
-
 struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&server->files->by_fid, kr_fid_hash(fid), match_fid, fid);
+	struct kr_sfile *file;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_sfile, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(file, &server->files->by_fid, kr_fid_hash(fid), by_fid)
+		if (kr_fid_equal(&file->fid, fid))
+			return file;
+	return NULL;
 }
 
 static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *fid)

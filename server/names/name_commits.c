@@ -37,43 +37,30 @@ struct kr_name_dir {
 	bool aged; /* it had changes at the last tick */
 };
 
-struct key {
-	const struct kr_fid *dir;
-	const char *name;
-};
-
 static uint64_t hash_name(const struct kr_fid *dir, const char *name)
 {
 	return kr_fid_hash(dir) ^ kr_hash_bytes(name, strlen(name));
 }
 
-static bool is_dir(const struct kr_table_link *link, const void *fid)
-{
-	return kr_fid_equal(&KR_CONTAINER_OF(link, const struct kr_name_dir, by_fid)->fid, fid);
-}
-
-static bool is_name(const struct kr_table_link *link, const void *key_pointer)
-{
-	const struct kr_name_change *change = KR_CONTAINER_OF(link, const struct kr_name_change, by_name);
-	const struct key *key = key_pointer;
-
-	return strcmp(change->name, key->name) == 0 && kr_fid_equal(&change->dir->fid, key->dir);
-}
-
 static struct kr_name_dir *find_dir(const struct kr_name_commits *commits, const struct kr_fid *fid)
 {
-	struct kr_table_link *link = kr_table_find(&commits->dirs, kr_fid_hash(fid), is_dir, fid);
+	struct kr_name_dir *dir;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_name_dir, by_fid) : NULL;
+	KR_TABLE_FOR_EACH_OF(dir, &commits->dirs, kr_fid_hash(fid), by_fid)
+		if (kr_fid_equal(&dir->fid, fid))
+			return dir;
+	return NULL;
 }
 
 static struct kr_name_change *find_change(
 	const struct kr_name_commits *commits, const struct kr_fid *dir, const char *name)
 {
-	const struct key key = {dir, name};
-	struct kr_table_link *link = kr_table_find(&commits->names, hash_name(dir, name), is_name, &key);
+	struct kr_name_change *change;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_name_change, by_name) : NULL;
+	KR_TABLE_FOR_EACH_OF(change, &commits->names, hash_name(dir, name), by_name)
+		if (strcmp(change->name, name) == 0 && kr_fid_equal(&change->dir->fid, dir))
+			return change;
+	return NULL;
 }
 
 static struct kr_name_dir *get_dir(struct kr_name_commits *commits, const struct kr_fid *fid)
@@ -331,12 +318,6 @@ void kr_name_commits_init(
 	kr_table_init(&commits->names);
 }
 
-static bool drop_name(struct kr_table_link *link, void *context)
-{
-	free_change(context, KR_CONTAINER_OF(link, struct kr_name_change, by_name));
-	return true;
-}
-
 static bool drop_dir(struct kr_table_link *link, void *context)
 {
 	struct kr_name_dir *dir = KR_CONTAINER_OF(link, struct kr_name_dir, by_fid);
@@ -349,8 +330,7 @@ static bool drop_dir(struct kr_table_link *link, void *context)
 
 void kr_name_commits_fini(struct kr_name_commits *commits)
 {
-	kr_table_for_each(&commits->names, drop_name, commits);
+	kr_table_free_all(&commits->names, offsetof(struct kr_name_change, by_name));
 	kr_table_for_each(&commits->dirs, drop_dir, commits);
-	kr_table_fini(&commits->names);
 	kr_table_fini(&commits->dirs);
 }

@@ -17,45 +17,26 @@
 static const char log_name[] = "conflicts";
 enum { HEX_MAX = 2 * KR_FID_MAX + 1 };
 
-struct key {
-	const uint8_t *node_id;
-	const struct kr_fid *file;
-};
-
 static uint64_t hash(const uint8_t node_id[16], const struct kr_fid *file)
 {
 	return kr_hash_bytes(file->bytes, file->length) ^ kr_hash_bytes(node_id, 16);
 }
 
-static bool match(const struct kr_table_link *link, const void *pointer)
-{
-	const struct kr_conflict *conflict = KR_CONTAINER_OF(link, struct kr_conflict, link);
-	const struct key *key = pointer;
-
-	return memcmp(conflict->node_id, key->node_id, 16) == 0 && kr_fid_equal(&conflict->file, key->file);
-}
-
 static struct kr_conflict *find(
 	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
 {
-	const struct key key = {node_id, file};
-	struct kr_table_link *link = kr_table_find(&conflicts->table, hash(node_id, file), match, &key);
+	struct kr_conflict *conflict;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_conflict, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(conflict, &conflicts->table, hash(node_id, file), link)
+		if (memcmp(conflict->node_id, node_id, 16) == 0 && kr_fid_equal(&conflict->file, file))
+			return conflict;
+	return NULL;
 }
 
 /* For kr_conflicts_is_new. */
 static bool is_kept_as_made(const struct kr_conflict *conflict)
 {
 	return !conflict->over && conflict->target.length && conflict->made.sec;
-}
-
-static bool match_made(const struct kr_table_link *link, const void *pointer)
-{
-	const struct kr_conflict *conflict = KR_CONTAINER_OF(link, struct kr_conflict, made_link);
-	const struct key *key = pointer;
-
-	return memcmp(conflict->node_id, key->node_id, 16) == 0 && kr_fid_equal(&conflict->target, key->file);
 }
 
 /* --- one -------------------------------------------------------------------------------------- */
@@ -338,10 +319,12 @@ struct kr_conflict *kr_conflicts_present(
 bool kr_conflicts_is_new(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
 	struct kr_time ctime)
 {
-	const struct key key = {node_id, file};
-	const struct kr_table_link *link = kr_table_find(&conflicts->made, hash(node_id, file), match_made, &key);
+	const struct kr_conflict *conflict;
 
-	return link && kr_time_compare(KR_CONTAINER_OF(link, struct kr_conflict, made_link)->made, ctime) == 0;
+	KR_TABLE_FOR_EACH_OF(conflict, &conflicts->made, hash(node_id, file), made_link)
+		if (memcmp(conflict->node_id, node_id, 16) == 0 && kr_fid_equal(&conflict->target, file))
+			return kr_time_compare(conflict->made, ctime) == 0;
+	return false;
 }
 
 void kr_conflicts_put(struct kr_conflicts *conflicts, struct kr_conflict *conflict)

@@ -237,13 +237,6 @@ static bool may_be_forgotten(const struct kr_request *request, const struct kr_e
 
 /* --- requests that outlive their session ------------------------------------------------------ */
 
-static bool match_key(const struct kr_table_link *link, const void *key)
-{
-	struct kr_executed_key own = key_of(KR_CONTAINER_OF(link, struct kr_request, duplicate.by_key));
-
-	return memcmp(&own, key, sizeof(own)) == 0;
-}
-
 static uint64_t hash(const struct kr_executed_key *key)
 {
 	return kr_hash_bytes(key, sizeof(*key));
@@ -269,14 +262,18 @@ static void stop_waiting(struct kr_request *repetition)
 /* The node cannot withdraw a repetition that waits: "withdrawn" would mean that nothing has happened. */
 static bool waits_for_the_first(struct kr_request *repetition, const struct kr_executed_key *key)
 {
-	struct kr_table_link *link = kr_table_find(&repetition->server->sessions->outliving, hash(key), match_key, key);
+	struct kr_request *first;
 
-	if (!link)
-		return false;
-	repetition->hurry = stop_waiting;
-	kr_list_append(
-		&KR_CONTAINER_OF(link, struct kr_request, duplicate.by_key)->duplicate.repetitions, &repetition->wait);
-	return true;
+	KR_TABLE_FOR_EACH_OF(first, &repetition->server->sessions->outliving, hash(key), duplicate.by_key) {
+		struct kr_executed_key own = key_of(first);
+
+		if (memcmp(&own, key, sizeof(own)) == 0) {
+			repetition->hurry = stop_waiting;
+			kr_list_append(&first->duplicate.repetitions, &repetition->wait);
+			return true;
+		}
+	}
+	return false;
 }
 
 /* REQUEST was executed with the result ERR and VALUE. */

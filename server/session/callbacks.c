@@ -48,11 +48,6 @@ static void drop(struct callback *callback)
 	free_callback(callback);
 }
 
-static bool match_id(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, struct callback, by_id)->id == *(const uint64_t *)key;
-}
-
 static void on_answer(void *context, int err, const void *reply, struct kr_buf *data, bool more)
 {
 	struct callback *callback = context;
@@ -159,14 +154,22 @@ uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const 
 	return callback->id;
 }
 
-void kr_callback_abandon(struct kr_session *session, uint64_t id, struct kr_session *asker)
+static struct callback *find(const struct kr_session *session, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&session->callbacks.by_id, kr_hash_u64(id), match_id, &id);
 	struct callback *callback;
 
-	if (!link)
+	KR_TABLE_FOR_EACH_OF(callback, &session->callbacks.by_id, kr_hash_u64(id), by_id)
+		if (callback->id == id)
+			return callback;
+	return NULL;
+}
+
+void kr_callback_abandon(struct kr_session *session, uint64_t id, struct kr_session *asker)
+{
+	struct callback *callback = find(session, id);
+
+	if (!callback)
 		return;
-	callback = KR_CONTAINER_OF(link, struct callback, by_id);
 	callback->fn = NULL;
 	callback->working = NULL;
 	if (asker->dead) { /* a dead session cannot account for it */

@@ -9,16 +9,14 @@ struct awaited {
 	struct kr_key_owner owner;
 };
 
-static bool match_node_id(const struct kr_table_link *link, const void *key)
-{
-	return memcmp(KR_CONTAINER_OF(link, struct awaited, link)->node_id, key, 16) == 0;
-}
-
 static struct awaited *find(const struct kr_grace *grace, const uint8_t node_id[16])
 {
-	struct kr_table_link *link = kr_table_find(&grace->awaited, kr_hash_bytes(node_id, 16), match_node_id, node_id);
+	struct awaited *awaited;
 
-	return link ? KR_CONTAINER_OF(link, struct awaited, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(awaited, &grace->awaited, kr_hash_bytes(node_id, 16), link)
+		if (memcmp(awaited->node_id, node_id, 16) == 0)
+			return awaited;
+	return NULL;
 }
 
 void kr_grace_init(struct kr_grace *grace)
@@ -28,19 +26,9 @@ void kr_grace_init(struct kr_grace *grace)
 	kr_list_init(&grace->waiting);
 }
 
-static bool free_awaited(struct kr_table_link *link, void *context)
-{
-	struct kr_grace *grace = context;
-
-	kr_table_remove(&grace->awaited, link);
-	free(KR_CONTAINER_OF(link, struct awaited, link));
-	return true;
-}
-
 void kr_grace_fini(struct kr_grace *grace)
 {
-	kr_table_for_each(&grace->awaited, free_awaited, grace);
-	kr_table_fini(&grace->awaited);
+	kr_table_free_all(&grace->awaited, offsetof(struct awaited, link));
 }
 
 void kr_grace_await(struct kr_grace *grace, const uint8_t node_id[16], const struct kr_key_owner *owner)
@@ -69,7 +57,8 @@ bool kr_grace_node_done(struct kr_grace *grace, const uint8_t node_id[16])
 	struct awaited *awaited = find(grace, node_id);
 
 	if (awaited)
-		free_awaited(&awaited->link, grace);
+		kr_table_remove(&grace->awaited, &awaited->link);
+	free(awaited);
 	return grace->active && grace->awaited.count == 0;
 }
 

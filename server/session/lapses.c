@@ -10,16 +10,14 @@ struct entry {
 	struct kr_lapse lapse;
 };
 
-static bool match(const struct kr_table_link *link, const void *node_id)
-{
-	return memcmp(KR_CONTAINER_OF(link, struct entry, link)->node_id, node_id, 16) == 0;
-}
-
 static struct entry *find(const struct kr_lapses *lapses, const uint8_t node_id[16])
 {
-	struct kr_table_link *link = kr_table_find(&lapses->table, kr_hash_bytes(node_id, 16), match, node_id);
+	struct entry *entry;
 
-	return link ? KR_CONTAINER_OF(link, struct entry, link) : NULL;
+	KR_TABLE_FOR_EACH_OF(entry, &lapses->table, kr_hash_bytes(node_id, 16), link)
+		if (memcmp(entry->node_id, node_id, 16) == 0)
+			return entry;
+	return NULL;
 }
 
 static void drop(struct kr_lapses *lapses, struct entry *entry)

@@ -5,9 +5,14 @@
 
 #include "common/rpc/msg.h"
 
-static bool match_id(const struct kr_table_link *link, const void *key)
+static struct kr_kept_reply *find(const struct kr_reply_cache *replies, uint64_t id)
 {
-	return KR_CONTAINER_OF(link, struct kr_kept_reply, by_id)->id == *(const uint64_t *)key;
+	struct kr_kept_reply *kept;
+
+	KR_TABLE_FOR_EACH_OF(kept, &replies->by_id, kr_hash_u64(id), by_id)
+		if (kept->id == id)
+			return kept;
+	return NULL;
 }
 
 static void drop(struct kr_reply_cache *replies, struct kr_kept_reply *kept)
@@ -60,12 +65,11 @@ static void encode(uint16_t type, const void *msg, struct kr_writer *w)
 void kr_reply_cache_keep(
 	struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id, uint16_t type, int err, const void *msg)
 {
-	struct kr_table_link *old = kr_table_find(&replies->by_id, kr_hash_u64(id), match_id, &id);
-	struct kr_kept_reply *kept;
+	struct kr_kept_reply *kept = find(replies, id);
 	struct kr_writer w;
 
-	if (old)
-		drop(replies, KR_CONTAINER_OF(old, struct kr_kept_reply, by_id));
+	if (kept)
+		drop(replies, kept);
 	kr_writer_init(&w);
 	if (err == 0)
 		encode(type, msg, &w);
@@ -88,15 +92,12 @@ void kr_reply_cache_keep(
 
 const struct kr_kept_reply *kr_reply_cache_find(const struct kr_reply_cache *replies, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&replies->by_id, kr_hash_u64(id), match_id, &id);
-
-	return link ? KR_CONTAINER_OF(link, struct kr_kept_reply, by_id) : NULL;
+	return find(replies, id);
 }
 
 void kr_reply_cache_again(struct kr_reply_cache *replies, uint64_t now_ns, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&replies->by_id, kr_hash_u64(id), match_id, &id);
-	struct kr_kept_reply *kept = link ? KR_CONTAINER_OF(link, struct kr_kept_reply, by_id) : NULL;
+	struct kr_kept_reply *kept = find(replies, id);
 
 	if (!kept)
 		return;

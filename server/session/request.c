@@ -19,16 +19,14 @@ static const struct kr_session_hooks *hooks_of(const struct kr_request *request)
 	return &request->server->sessions->hooks;
 }
 
-static bool match_id(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, struct kr_request, by_id)->id == *(const uint64_t *)key;
-}
-
 static struct kr_request *find(const struct kr_session *session, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&session->requests, kr_hash_u64(id), match_id, &id);
+	struct kr_request *request;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_request, by_id) : NULL;
+	KR_TABLE_FOR_EACH_OF(request, &session->requests, kr_hash_u64(id), by_id)
+		if (request->id == id)
+			return request;
+	return NULL;
 }
 
 /* --- requests that a node sends behind a FLUSH (BEHIND, msgs.def) -------------------------------- */

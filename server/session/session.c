@@ -16,16 +16,14 @@
 
 /* --- finding ---------------------------------------------------------------------------------- */
 
-static bool match_id(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, struct kr_session, by_id)->id == *(const uint64_t *)key;
-}
-
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id)
 {
-	struct kr_table_link *link = kr_table_find(&server->sessions->by_id, kr_hash_u64(id), match_id, &id);
+	struct kr_session *session;
 
-	return link ? KR_CONTAINER_OF(link, struct kr_session, by_id) : NULL;
+	KR_TABLE_FOR_EACH_OF(session, &server->sessions->by_id, kr_hash_u64(id), by_id)
+		if (session->id == id)
+			return session;
+	return NULL;
 }
 
 struct kr_session *kr_session_find_node(struct kr_server *server, uint32_t node)

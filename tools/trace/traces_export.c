@@ -140,18 +140,15 @@ static char *programs_of(struct kr_traced_use **uses, size_t count)
 	return text;
 }
 
-static bool has_programs(const struct kr_table_link *link, const void *programs)
-{
-	return strcmp(KR_CONTAINER_OF(link, const struct bundle, link)->programs, programs) == 0;
-}
-
 /* Takes PROGRAMS. */
 static void add_file(struct bundles *bundles, char *programs, const struct kr_traced_file *file)
 {
 	uint64_t hash = kr_hash_bytes(programs, strlen(programs));
-	struct kr_table_link *link = kr_table_find(&bundles->by_programs, hash, has_programs, programs);
-	struct bundle *bundle = link ? KR_CONTAINER_OF(link, struct bundle, link) : NULL;
+	struct bundle *bundle;
 
+	KR_TABLE_FOR_EACH_OF(bundle, &bundles->by_programs, hash, link)
+		if (strcmp(bundle->programs, programs) == 0)
+			break;
 	if (bundle) {
 		free(programs);
 	} else {

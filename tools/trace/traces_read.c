@@ -98,21 +98,14 @@ static void add_numbers(uint64_t *to, const json_t *array, size_t count)
 
 /* --- processes -------------------------------------------------------------------------------- */
 
-static bool is_process(const struct kr_table_link *link, const void *key)
-{
-	const struct kr_traced_process *a = KR_CONTAINER_OF(link, const struct kr_traced_process, link), *b = key;
-
-	return a->pid == b->pid && a->start == b->start && strcmp(a->node, b->node) == 0;
-}
-
 static struct kr_traced_process *find_process(struct kr_traces *traces, const struct kr_traced_process *key)
 {
 	uint64_t hash = kr_hash_u64((uint64_t)key->pid) ^ kr_hash_bytes(key->node, strlen(key->node));
-	struct kr_table_link *link = kr_table_find(&traces->by_process, hash, is_process, key);
 	struct kr_traced_process *process;
 
-	if (link)
-		return KR_CONTAINER_OF(link, struct kr_traced_process, link);
+	KR_TABLE_FOR_EACH_OF(process, &traces->by_process, hash, link)
+		if (process->pid == key->pid && process->start == key->start && strcmp(process->node, key->node) == 0)
+			return process;
 	process = kr_xcalloc(1, sizeof(*process));
 	*process = (struct kr_traced_process){.trace = (json_int_t)traces->trace_count,
 		.pid = key->pid,
@@ -151,19 +144,14 @@ static void add_process(struct reading *reading, const json_t *line)
 
 /* --- files ------------------------------------------------------------------------------------ */
 
-static bool is_file(const struct kr_table_link *link, const void *id)
-{
-	return strcmp(KR_CONTAINER_OF(link, const struct kr_traced_file, link)->id, id) == 0;
-}
-
 static struct kr_traced_file *find_file(struct kr_traces *traces, const char *id)
 {
 	uint64_t hash = kr_hash_bytes(id, strlen(id));
-	struct kr_table_link *link = kr_table_find(&traces->by_file, hash, is_file, id);
 	struct kr_traced_file *file;
 
-	if (link)
-		return KR_CONTAINER_OF(link, struct kr_traced_file, link);
+	KR_TABLE_FOR_EACH_OF(file, &traces->by_file, hash, link)
+		if (strcmp(file->id, id) == 0)
+			return file;
 	file = kr_xcalloc(1, sizeof(*file));
 	file->id = kr_xstrdup(id);
 	file->path = kr_xstrdup("");
@@ -173,21 +161,14 @@ static struct kr_traced_file *find_file(struct kr_traces *traces, const char *id
 	return file;
 }
 
-static bool is_use(const struct kr_table_link *link, const void *key)
-{
-	const struct kr_traced_use *a = KR_CONTAINER_OF(link, const struct kr_traced_use, link), *b = key;
-
-	return a->process == b->process && a->file == b->file;
-}
-
 static struct kr_traced_use *find_use(struct kr_traces *traces, const struct kr_traced_use *key)
 {
 	uint64_t hash = kr_hash_u64((uint64_t)(uintptr_t)key->process) ^ (uint64_t)(uintptr_t)key->file;
-	struct kr_table_link *link = kr_table_find(&traces->by_use, hash, is_use, key);
 	struct kr_traced_use *use;
 
-	if (link)
-		return KR_CONTAINER_OF(link, struct kr_traced_use, link);
+	KR_TABLE_FOR_EACH_OF(use, &traces->by_use, hash, link)
+		if (use->process == key->process && use->file == key->file)
+			return use;
 	use = kr_xcalloc(1, sizeof(*use));
 	*use = *key;
 	use->link = (struct kr_table_link){0};

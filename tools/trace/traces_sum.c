@@ -64,21 +64,17 @@ static char *key_of(const struct kr_traced_process *process, const char *by)
 
 /* --- summing up ------------------------------------------------------------------------------- */
 
-static bool is_name(const struct kr_table_link *link, const void *name)
-{
-	return strcmp(KR_CONTAINER_OF(link, const struct kr_traced_sum, link)->name, name) == 0;
-}
-
 /* Takes NAME. */
 static struct kr_traced_sum *find_sum(struct kr_traced_sums *sums, char *name, const struct kr_traced_process *process)
 {
 	uint64_t hash = kr_hash_bytes(name, strlen(name));
-	struct kr_table_link *link = kr_table_find(&sums->by_name, hash, is_name, name);
 	struct kr_traced_sum *sum;
 
-	if (link) {
-		free(name);
-		return KR_CONTAINER_OF(link, struct kr_traced_sum, link);
+	KR_TABLE_FOR_EACH_OF(sum, &sums->by_name, hash, link) {
+		if (strcmp(sum->name, name) == 0) {
+			free(name);
+			return sum;
+		}
 	}
 	sum = kr_xcalloc(1, sizeof(*sum));
 	sum->name = name;

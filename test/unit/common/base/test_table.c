@@ -21,16 +21,22 @@ struct item {
 
 static struct item items[ITEMS];
 
-static bool key_matches(const struct kr_table_link *link, const void *key)
-{
-	return KR_CONTAINER_OF(link, struct item, link)->key == *(const uint64_t *)key;
-}
-
 static bool count_visit(struct kr_table_link *link, void *context)
 {
 	(void)context;
 	KR_CONTAINER_OF(link, struct item, link)->visits++;
 	return true;
+}
+
+static struct item *find(const struct kr_table *table, uint64_t hash, uint64_t key)
+{
+	struct item *item;
+
+	KR_TABLE_FOR_EACH_OF(item, table, hash, link)
+		if (item->key == key)
+			return item;
+	assert_null(item);
+	return NULL;
 }
 
 static void check_all(struct kr_table *table, uint64_t (*hash)(uint64_t))
@@ -41,9 +47,9 @@ static void check_all(struct kr_table *table, uint64_t (*hash)(uint64_t))
 		items[i].visits = 0;
 	kr_table_for_each(table, count_visit, NULL);
 	for (size_t i = 0; i < ITEMS; i++) {
-		struct kr_table_link *found = kr_table_find(table, hash(items[i].key), key_matches, &items[i].key);
+		const struct item *found = find(table, hash(items[i].key), items[i].key);
 
-		assert_ptr_equal(found, items[i].inside ? &items[i].link : NULL);
+		assert_ptr_equal(found, items[i].inside ? &items[i] : NULL);
 		assert_int_equal(items[i].visits, items[i].inside);
 		count += items[i].inside;
 	}
@@ -92,6 +98,49 @@ static void colliding_hashes_only_cost_time(void **state)
 	agrees_with_an_array(bad_hash, 4000);
 }
 
+static void a_loop_over_one_hash_sees_each_of_its_elements_once(void **state)
+{
+	struct kr_table table;
+	struct item *item;
+
+	(void)state;
+	kr_table_init(&table);
+	for (size_t i = 0; i < 100; i++) {
+		items[i] = (struct item){.key = i};
+		kr_table_insert(&table, &items[i].link, i % 4 * 4096); /* in one bucket */
+	}
+	KR_TABLE_FOR_EACH_OF(item, &table, 4096, link)
+		item->visits++;
+	assert_null(item);
+	for (size_t i = 0; i < 100; i++)
+		assert_int_equal(items[i].visits, i % 4 == 1);
+	kr_table_fini(&table);
+}
+
+static void a_loop_that_removes_its_element_ends(void **state)
+{
+	struct kr_table table;
+	struct item *item;
+
+	(void)state;
+	kr_table_init(&table);
+	for (size_t i = 0; i < 100; i++) {
+		items[i] = (struct item){.key = i};
+		kr_table_insert(&table, &items[i].link, 0);
+	}
+	KR_TABLE_FOR_EACH_OF(item, &table, 0, link) {
+		if (item->key == 50) {
+			kr_table_remove(&table, &item->link);
+			break;
+		}
+	}
+	assert_ptr_equal(item, &items[50]);
+	assert_int_equal(table.count, 99);
+	for (size_t i = 0; i < 100; i++)
+		assert_ptr_equal(find(&table, 0, i), i == 50 ? NULL : &items[i]);
+	kr_table_fini(&table);
+}
+
 static bool remove_odd(struct kr_table_link *link, void *context)
 {
 	if (KR_CONTAINER_OF(link, struct item, link)->key % 2)
@@ -137,6 +186,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(random_steps_agree_with_an_array),
 		cmocka_unit_test(colliding_hashes_only_cost_time),
+		cmocka_unit_test(a_loop_over_one_hash_sees_each_of_its_elements_once),
+		cmocka_unit_test(a_loop_that_removes_its_element_ends),
 		cmocka_unit_test(a_visitor_may_remove_its_element_or_stop),
 		cmocka_unit_test(hashes_are_stable),
 	};
