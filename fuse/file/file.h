@@ -81,17 +81,17 @@ struct kr_file_opens {
 
 /* What passes between the lease state, the server and the waiting operations: lease.c.  All [loop]. */
 struct kr_file_lease {
-	uint8_t needs;          /* lease kinds that the waiters need */
-	int error;              /* the LEASE they waited for failed with this; only while they are woken */
-	struct kr_list recalls; /* RECALLs to be answered */
-	uint8_t reclaiming;     /* kinds that a RECLAIM asks for */
-	bool gone;              /* the server does not know it any more */
-	bool could_flush;       /* kr_file_may_flush, when last looked at */
-	bool doubted;           /* the log says: a flush was not taken for want of a lease */
-	bool refreshing;        /* GETATTR on its way, because of `stale` */
-	uint64_t flush_target;  /* what the flush of a recall has to reach */
-	uint32_t flush_errors;  /* refusals that the lease state knows of */
-	uint64_t refused_seq;   /* what is dirty up to here has been refused, and not been taken since */
+	uint8_t needs;           /* lease kinds that the waiters need */
+	int error;               /* the LEASE they waited for failed with this; only while they are woken */
+	struct kr_list recalls;  /* RECALLs to be answered */
+	uint8_t reclaiming;      /* kinds that a RECLAIM asks for */
+	bool gone;               /* the server does not know it any more */
+	bool could_flush;        /* kr_file_may_flush, when last looked at */
+	bool unconfirmed_logged; /* the log says: a flush was not taken for want of a lease */
+	bool refreshing;         /* GETATTR on its way, because of `stale` */
+	uint64_t flush_target;   /* what the flush of a recall has to reach */
+	uint32_t flush_errors;   /* refusals that the lease state knows of */
+	uint64_t refused_seq;    /* what is dirty up to here has been refused, and not been taken since */
 	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
 	uint64_t asked_generation;               /* kr_files_generation when LEASE was sent */
 };

@@ -29,7 +29,7 @@ struct kr_flush_hooks {
 	void (*discard)(struct kr_file *file);
 	/* Refused bytes are on their way once more, or the directory has to say first that they were refused: no lease
 	 * of the file is given back before. */
-	bool (*is_bound)(struct kr_file *file);
+	bool (*keeps_leases)(struct kr_file *file);
 	/* A lease of the file is about to be given back: bytes that were refused must be judged before they go again.
 	 */
 	void (*uncovered)(struct kr_file *file);

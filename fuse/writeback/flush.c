@@ -301,7 +301,7 @@ const struct kr_flush_hooks kr_flush_hooks = {
 	.is_sending = is_sending,
 	.is_hopeless = is_hopeless,
 	.discard = discard_removed,
-	.is_bound = kr_unjudged_binds,
+	.keeps_leases = kr_unjudged_keeps_leases,
 	.uncovered = kr_unjudged_uncovered,
 };
 

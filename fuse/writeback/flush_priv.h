@@ -121,8 +121,8 @@ void kr_recovery_settle_power(struct kr_flusher *flusher);
 /* --- unjudged.c --- */
 /* A change of the file later than this was made when we had no good lease any more.  [lock] held. */
 struct kr_time kr_file_since(const struct kr_file *file);
-/* Hooks of the file room (flush_hooks.h): is_bound and uncovered. */
-bool kr_unjudged_binds(struct kr_file *file);
+/* Hooks of the file room (flush_hooks.h): keeps_leases and uncovered. */
+bool kr_unjudged_keeps_leases(struct kr_file *file);
 void kr_unjudged_uncovered(struct kr_file *file);
 /* A start has found FILE's dirty bytes, and that they are uncovered. */
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);

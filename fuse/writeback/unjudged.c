@@ -77,7 +77,7 @@ static bool awaits_line(struct kr_file *file)
 	return kr_uncovered_awaited(kr_flusher_of(file)->uncovered, file, since, up_to);
 }
 
-bool kr_unjudged_binds(struct kr_file *file)
+bool kr_unjudged_keeps_leases(struct kr_file *file)
 {
 	return (file->flush->send && is_refused(file)) || awaits_line(file);
 }
