@@ -43,8 +43,8 @@ struct kr_commit {
 	struct kr_list writers; /* struct kr_file_writer of commit_priv.h */
 	struct kr_link writing; /* in kr_data.writing while there are writers */
 	struct kr_list waiters; /* struct waiter of syncs.c */
-	struct kr_link queued;  /* in kr_data.sync_queue or sync_later; that, or running, holds the file */
-	bool later;             /* in sync_later */
+	struct kr_link queued;  /* in kr_syncs.queue or .later; that, or running, holds the file */
+	bool later;             /* in kr_syncs.later */
 	uint64_t applied;       /* the last round applied */
 	uint64_t good;          /* the last round known to be stable */
 	uint64_t lost;          /* rounds up to here, which ran when a sync failed, count as lost with it */
@@ -54,7 +54,7 @@ struct kr_commit {
 	bool rewriting;         /* no round begins: the bytes are written again from the page cache */
 	bool failed;            /* what a failed sync may have lost is not repaired */
 	bool former;            /* ... of a former instance, and not tried yet */
-	struct kr_link failing; /* in kr_data.failing while `failed`; holds the file */
+	struct kr_link failing; /* in kr_syncs.failing while `failed`; holds the file */
 	uint64_t retry_ns;
 };
 
