@@ -115,7 +115,7 @@ struct kr_session_recovery {
 	uint64_t claimed_ns;    /* when a RECLAIM last waited, or RECLAIM_DONE came; 0: never */
 	struct kr_lapse lapse;  /* between the node's former session and this one */
 	uint64_t fresh_id;      /* of the first new request: smaller ids were sent to the former session */
-	uint64_t conflict_turn; /* of the latest CONFLICT (recovery/conflicts.c) */
+	uint64_t conflict_turn; /* of the latest CONFLICT (names/conflict_request.c) */
 };
 
 /* Features of the node's HELLO: KR_FEATURE_ATTR_CACHE, _OWN_NAMES, _GONE, _KEPT_OPENS, _SLOW. */
