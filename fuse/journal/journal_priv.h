@@ -113,8 +113,6 @@ struct kr_segment *kr_journal_segment(struct kr_journal *journal, uint64_t numbe
 /* The slot whose data PLACE lies in. */
 uint32_t kr_segment_slot(const struct kr_segment *segment, uint32_t place);
 void kr_slot_hold(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
-/* The segment may be gone afterwards. */
-void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
 
 /* --- journal_recover.c --- */
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery);

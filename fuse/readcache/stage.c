@@ -141,6 +141,17 @@ static void settle_queued(struct kr_stage *stage)
 	kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
 }
 
+/* Parked peers ask again, local readers look again. */
+static void unpark(struct kr_stage *stage)
+{
+	struct kr_list parked;
+
+	kr_list_init(&parked);
+	kr_list_move(&stage->parked, &parked);
+	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
+	kr_stage_step(stage);
+}
+
 void kr_stage_go_on(struct kr_stage *stage)
 {
 	bool was_patching = stage->patching;
@@ -152,7 +163,7 @@ void kr_stage_go_on(struct kr_stage *stage)
 	if (kr_stage_patch_next(stage))
 		return;
 	settle_queued(stage);
-	kr_stage_unpark(stage);
+	unpark(stage);
 	kr_stage_advance(stage);
 	if (was_patching && stage->file)
 		stage->hooks->patching(stage->file, false);
@@ -341,16 +352,6 @@ void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_
 
 		waiter->ready(waiter, err, buf, checksum);
 	}
-}
-
-void kr_stage_unpark(struct kr_stage *stage)
-{
-	struct kr_list parked;
-
-	kr_list_init(&parked);
-	kr_list_move(&stage->parked, &parked);
-	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
-	kr_stage_step(stage);
 }
 
 void kr_stage_step(struct kr_stage *stage)

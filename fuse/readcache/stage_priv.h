@@ -107,8 +107,6 @@ bool kr_stage_has(struct kr_stage *stage, uint64_t block);
 void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err);
 /* Tells waiters of WAITERS (a list of fetch waiters). */
 void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum);
-/* Parked peers ask again, local readers look again. */
-void kr_stage_unpark(struct kr_stage *stage);
 /* Tells the file that something has changed. */
 void kr_stage_step(struct kr_stage *stage);
 

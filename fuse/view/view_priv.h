@@ -42,8 +42,6 @@ int kr_view_error(int err);
 /* Fills the reply for an inode that was found or made. */
 void kr_view_entry(const struct kr_view *view, const struct kr_view_inode *inode, const struct stat *stat,
 	struct fuse_entry_param *ret);
-/* How long the kernel may keep STAT. */
-double kr_view_attr_timeout(const struct stat *stat);
 /* Takes what the disk says of FD's file as the charge of its inode. */
 void kr_view_settle(struct kr_view *view, struct kr_view_inode *inode, int fd);
 /* Waits for a moment for space of removed files, which the kernel forgets a moment after their end.  True: try again.

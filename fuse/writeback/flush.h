@@ -151,8 +151,6 @@ const struct kr_session_hooks *kr_recovery_hooks(void);
 /* --- all files -------------------------------------------------------------------------------- */
 /* Flushes everything, the refused included. */
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason);
-/* There is something to look at now and then: a busy file, a stream that waits.  NULL is fine. */
-void kr_flusher_start_tick(struct kr_flusher *flusher);
 /* An append got -EAGAIN: flush everything and have it synced. Any thread. */
 void kr_flusher_need_space(struct kr_flusher *flusher);
 /* When every dirty file is refused, no space will come by itself: the errno with which to fail a write to FILE that

@@ -134,8 +134,6 @@ void kr_unjudged_heard(struct kr_file *file, int err, const struct kr_reclaim_re
 void kr_unjudged_step(struct kr_file *file);
 
 /* --- flush_round.c --- */
-/* The send's round came to nothing: its stream and its snapshot go, it stays asked. */
-void kr_flush_forget_round(struct kr_flush_send *send);
 void kr_flush_rounds_init(struct kr_mount *mount);
 
 #endif
