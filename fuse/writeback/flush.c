@@ -40,7 +40,7 @@ void kr_flush_settle(struct kr_file *file)
 
 	pthread_mutex_lock(&file->lock);
 	busy = is_busy(file);
-	if (!busy) /* the next write tells us again */
+	if (!busy) /* the next write posts a notice */
 		flush->noticed = flush->backlog_noticed = flush->backlog_held = false;
 	pthread_mutex_unlock(&file->lock);
 	if (busy && !listed) {
@@ -89,7 +89,7 @@ static bool in_burst(const struct kr_file *file)
 		file->dirty.bytes < kr_flusher_of(file)->burst_max;
 }
 
-/* Whether there is a backlog to be flushed, and the scheduler does not know yet. */
+/* Whether FILE has a backlog that the node must flush, and the scheduler does not know of it yet. */
 static bool is_new_backlog(struct kr_file *file)
 {
 	if (file->flush->backlog_noticed)
@@ -225,7 +225,7 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	kr_flush_step(file);
 }
 
-/* What is applied stays until it is durable, but of a file that is gone. */
+/* Drops the dirty bytes.  The journal keeps the applied ones until they are durable, unless the file is gone. */
 void kr_flush_discard(struct kr_file *file)
 {
 	kr_file_get(file); /* the list's reference may go */

@@ -84,11 +84,11 @@ void kr_flush_stable(struct kr_file *file, uint64_t round);
 void kr_flush_release_applied(struct kr_file *file, uint64_t up_to_round);
 /* The lowest seq of what the file has dirty or applied; UINT64_MAX: there is none. */
 uint64_t kr_flush_oldest(struct kr_file *file);
-/* What was applied after AFTER_ROUND is dirty again.  Nothing is in flight.  ERR is for programs, 0: none. */
+/* Makes the bytes of all rounds after AFTER_ROUND dirty again.  No FLUSH is in flight.  Programs get ERR; 0: none. */
 void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
-/* UNSTABLE came: answered when what it names is dirty again. */
+/* The server has sent UNSTABLE.  The node answers it when the bytes of the rounds that it names are dirty again. */
 void kr_flush_unstable(struct kr_file *file, const struct kr_down *down, const struct kr_unstable_request *request);
-/* That happens now, if nothing is in flight. */
+/* Does that now, if no FLUSH is in flight. */
 void kr_flush_settle_unstable(struct kr_file *file);
 /* Memory only: the journal keeps the bytes; no UNSTABLE is answered. */
 void kr_flush_forget_applied(struct kr_flush *flush);

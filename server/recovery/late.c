@@ -138,9 +138,9 @@ static bool clock_was_set_back(struct kr_time since)
 }
 
 /* Whether the times tell that others may have changed the file, which has CTIME (rows 6 and 7).  Others could from
- * `since` on, when the node gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves for
- * three quarters of the lease time (fence.h), and others get the file after all of it.  That is a quarter of a second
- * later at least, and five seconds by default. */
+ * `since` on, when the node gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves
+ * for three quarters of the lease time (fence.h), and others get the file after all of it.  That is a quarter of a
+ * second later at least, and five seconds by default. */
 static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
 {
 	const struct kr_time since = request->msg.reclaim_request.since;
