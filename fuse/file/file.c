@@ -521,7 +521,7 @@ int kr_file_lease_error(const struct kr_file *file)
 	return file->lease.error;
 }
 
-/* --- what is known of the file ---------------------------------------------------------------- */
+/* --- the attributes, the stage ---------------------------------------------------------------- */
 
 void kr_file_learn(struct kr_file *file, const struct kr_attr *attr)
 {

@@ -116,8 +116,8 @@ static enum kr_lease_state_action next(struct kr_file *file, uint8_t *ret_kinds)
 	bool keeps = file->mount->files->flush->keeps_leases(file);
 
 	KR_SCOPED_LOCK(&file->lock);
-	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the
-	 * file. */
+	/* If another thread has begun to give a lease up since the hook looked (op_ioctl.c), this step keeps it: that
+	 * thread steps the file. */
 	kr_lease_state_keep(&file->holder, keeps || kr_lease_state_giving_up(&file->holder) != giving);
 	kr_lease_state_want(&file->holder, file->lease.needs);
 	kr_lease_state_linger(&file->holder, is_lingering(file));

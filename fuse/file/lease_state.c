@@ -19,8 +19,8 @@ static uint8_t usable(const struct kr_lease_state *holder)
 	return holder->write_unconfirmed ? holder->held & (uint8_t)~KR_LEASE_WRITE : holder->held;
 }
 
-/* Whether WRITE does not go before the pages.  Of a lost session they are under nothing any more, and their dropping
- * may wait for READ. */
+/* Whether the node gives WRITE up only after the pages.  After the loss of a session no lease covers the pages, and
+ * their dropping may wait for READ. */
 static bool keeps_write(const struct kr_lease_state *holder)
 {
 	return holder->pages_writable && !(holder->suspect && !(holder->held & KR_LEASE_READ));
@@ -245,7 +245,8 @@ static bool must_flush(const struct kr_lease_state *holder)
 
 	if (!holder->dirty || holder->refused || !kr_lease_state_may_flush(holder))
 		return false;
-	if (keeps_write(holder) && giving) /* with what is stored in the pages, when they have gone */
+	if (keeps_write(holder) &&
+		giving) /* later, when the pages have gone, with the bytes that programs stored in them */
 		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers == 0)
 		return true;
@@ -253,7 +254,7 @@ static bool must_flush(const struct kr_lease_state *holder)
 		holder->readers == 0;
 }
 
-/* Whether what is being given up can go now: nothing on its way, no operation inside, nothing to drop or to flush. */
+/* Whether the kinds that are being given up can go now: no flush on its way, no operation inside, nothing to drop. */
 static bool let_go(const struct kr_lease_state *holder)
 {
 	uint8_t giving = kr_lease_state_giving_up(holder);
@@ -269,7 +270,7 @@ static bool let_go(const struct kr_lease_state *holder)
 
 static enum kr_lease_state_action next_giving_up(struct kr_lease_state *holder, uint8_t *ret_kinds)
 {
-	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from everybody.
+	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from all nodes.
 	 */
 	if (holder->leaving && holder->dirty && !holder->refused && !kr_lease_state_may_flush(holder)) {
 		holder->leaving = 0;
