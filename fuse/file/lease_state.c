@@ -245,8 +245,7 @@ static bool must_flush(const struct kr_lease_state *holder)
 
 	if (!holder->dirty || holder->refused || !kr_lease_state_may_flush(holder))
 		return false;
-	if (keeps_write(holder) &&
-		giving) /* later, when the pages have gone, with the bytes that programs stored in them */
+	if (keeps_write(holder) && giving) /* later: stores are still in the pages */
 		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers == 0)
 		return true;

@@ -135,7 +135,7 @@ static size_t xattr_bytes(const char *path, const char *name, size_t size)
 	return bytes;
 }
 
-/* What setxattr says where there is no room: FLAGS' own errors come first. */
+/* The errno of setxattr where there is no room: errors that FLAGS ask for come first. */
 static int no_room_error(const char *path, const char *name, int flags)
 {
 	bool exists = getxattr(path, name, NULL, 0) >= 0;
