@@ -76,7 +76,7 @@ void kr_stage_unref(struct kr_stage *stage)
 	free(stage);
 }
 
-/* Gives up what is staged: blocks in memory, and the cache's entry (its file stays, under its version). */
+/* Gives up the staged blocks: those in memory, and the cache's entry (its file stays, under its version). */
 static void let_go(struct kr_stage *stage)
 {
 	struct kr_cache_entry *entry;
@@ -113,7 +113,7 @@ void kr_stage_free(struct kr_stage *stage)
 	kr_stage_unref(stage);
 }
 
-/* --- what is staged --------------------------------------------------------------------------- */
+/* --- the staged blocks ------------------------------------------------------------------------ */
 
 struct load {
 	uv_work_t work;
@@ -127,7 +127,7 @@ static void load(uv_work_t *work)
 	kr_cache_load(KR_CONTAINER_OF(work, struct load, work)->entry);
 }
 
-/* What was queued meanwhile and turns out to be here is no longer to be fetched. */
+/* Drops queued fetches of blocks that have turned out to be here. */
 static void settle_queued(struct kr_stage *stage)
 {
 	struct kr_fetch *fetch, *after;
