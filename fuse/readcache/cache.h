@@ -40,8 +40,8 @@ struct kr_cache_counters {
 	int error;              /* last error of the local disk as -errno, 0 if none since the last success */
 };
 
-/* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows all
- * entries when it returns.  MAX_BYTES 0: half of the free space.  BLOCKS. */
+/* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows all entries when it
+ * returns.  MAX_BYTES 0: half of the free space.  BLOCKS. */
 int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_bytes, struct kr_cache **ret_cache);
 void kr_cache_free(struct kr_cache *cache);
 void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters);

@@ -55,9 +55,7 @@ void kr_stage_end_trial(struct kr_stage *stage)
 	stage->choice++;
 }
 
-/* The trial is over, and the upstream stays.  If the tried member has sent nothing, the stage asks the upstream for its
- * blocks.
- */
+/* The trial is over, and the upstream stays.  The stage asks it for blocks of a tried member that has sent nothing. */
 static void keep(struct kr_stage *stage)
 {
 	stage->mount->hops->compared = true;

@@ -113,7 +113,7 @@ static void drop_place(struct kr_inode_paths *paths, struct place *place)
 	free(place);
 }
 
-/* Drops what is known to be the same as PLACE.  Under the lock. */
+/* Drops the known place that equals PLACE.  Under the lock. */
 static void drop_same(struct kr_inode_paths *paths, const struct place *place)
 {
 	struct kr_table_link *link = kr_table_find(&paths->table, kr_hash_u64(place->file.ino), is_place, place);

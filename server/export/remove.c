@@ -60,7 +60,7 @@ static int may_remove(struct kr_export *export, const struct kr_cred *cred, int 
 	return 0;
 }
 
-/* What is left of the file after the removal. */
+/* Reports what the removal has left of the file. */
 static void report(struct kr_export *export, const struct victim *victim, const struct kr_removal *removal,
 	struct kr_removed *ret_removed)
 {

@@ -24,7 +24,7 @@ enum {
 struct kr_hop;
 struct kr_verbs;
 
-/* What the pipelines room does for ring connections and readers. */
+/* The pipelines room's part of ring connections and readers. */
 struct kr_pipeline_hooks {
 	/* Closes the ring connections of NODE; 0: all. */
 	void (*close_ring)(struct kr_data *data, uint32_t node);
@@ -41,7 +41,7 @@ struct kr_syncs {
 	struct kr_pool_share share;
 	struct kr_list queue; /* kr_commit.queued */
 	size_t queued;        /* in it */
-	struct kr_list later; /* kr_commit.queued: nobody waits for these files */
+	struct kr_list later; /* kr_commit.queued: no node waits for these files */
 	uv_timer_t later_timer;
 	bool may_syncfs, syncfs_runs;
 	int syncfs_fd;

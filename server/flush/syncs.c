@@ -33,7 +33,7 @@ struct file_sync {
 	uint64_t last_round; /* this sync has the rounds up to here */
 	bool data_only;
 	bool rewrite; /* writes the bytes again first */
-	bool repairs; /* success means that what former syncs may have lost is there */
+	bool repairs; /* success means that the bytes that former syncs may have lost are there */
 	bool gone;    /* the file does not exist any more */
 	int err;
 	uint64_t epoch, changes; /* of begin_rewrite */

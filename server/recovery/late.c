@@ -106,8 +106,8 @@ static struct kr_time safely(struct kr_time time)
 }
 
 /* Of a journal that may be a copy, or lack what power took: a former instance may have applied these bytes, and others
- * covered them.  `since` is of the oldest of them.  What was written after our start was unflushed then, and what
- * became of it since is known here. */
+ * covered them.  `since` is of the oldest of them.  Bytes that programs wrote after our start were unflushed then,
+ * and this instance knows what has become of them. */
 static bool is_of_before(const struct kr_request *request)
 {
 	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->recovery->started;

@@ -61,8 +61,8 @@ static uint64_t name_value_of(const struct kr_request *request)
 	}
 }
 
-/* What of the answer is remembered, and of what is done to a name.  Of a file that was there before, nothing: who asks
- * again may open what he has made, whatever its mode is. */
+/* The part of the answer, or of the change of a name, that the log remembers.  0 for a file that was there before: only
+ * a caller that made the file may open it again whatever its mode is. */
 static uint64_t value_of(const struct kr_request *request)
 {
 	switch (request->type) {
@@ -175,7 +175,8 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 /* Answers as the first execution did.  False: the handler has still to look up the file that was made. */
 static bool answer(struct kr_request *request, uint64_t value)
 {
-	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
+	/* The node cannot withdraw a request that waits for attributes: the log would remember the withdrawal
+	 * instead. */
 	request->effect.committed =
 		request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
 	switch (request->type) {

@@ -106,7 +106,8 @@ struct kr_session_recovery {
 	bool inheriting; /* as successor of a session that still held leases */
 	bool successor;  /* the node had a session before, which may have executed what the node resends */
 	bool replay;     /* a client that replays the node's journal, not the node: leaves the node's state alone */
-	/* REPLAY or POWER_LOST: its journal is a copy, or lacks what it had, and may have what is durable for long */
+	/* REPLAY or POWER_LOST: its journal is a copy, or lacks records, and may have bytes that are durable for
+	 * long */
 	bool old_journal;
 	bool unjudged;          /* the node's journal holds late bytes: a successor session is late, too */
 	bool recorded;          /* the state directory names the node: a restarted server awaits it */
@@ -138,7 +139,7 @@ struct kr_session_staging {
 	uint64_t turn; /* kr_staging.turn of the latest callback */
 };
 
-/* What the node reported in its latest BACKLOG, in bytes. */
+/* The node's latest BACKLOG, in bytes. */
 struct kr_session_backlog {
 	uint64_t unflushed, refused;
 	uint64_t since_ns; /* when it first reported unflushed bytes after none; 0: it has none */
