@@ -11,20 +11,20 @@
  * If so, that is declared, durably (conflict_log.h), before the node is told.  CONFLICT gives it a file for the bytes
  * (conflict_request.c).
  *
- * Whether others have changed the file since (`touched` in late.c):
+ * Whether others have changed the file since (`touched` in late.c).
  *
  *   row  situation                                          what counts as a change
- *   1    an operation changes the file now                  that one
- *   2    the node has flushed beyond this journal's end     the bytes that it has flushed
+ *   1    an operation changes the file now                  that one.
+ *   2    the node has flushed beyond this journal's end     the bytes that it has flushed.
  *   3    the server made the file for the late bytes, and
- *        the file is still as it was made                   nothing
+ *        the file is still as it was made                   nothing.
  *   4    the lapse was in this instance                     bytes or size, by the file's epoch (last_stat.h: attributes
- *                                                           and names, too, where the kernel tells no more)
- *   5    as 4; the file has not left the table since        nothing else
+ *                                                           and names, too, where the kernel tells no more).
+ *   5    as 4; the file has not left the table since        nothing else.
  *   6    otherwise                                          a ctime after `since`, so a chmod, too.  `since`: the last
- *                                                           moment at which the node knew it had the file for itself
+ *                                                           moment at which the node knew it had the file for itself.
  *   7    as 6; others could have the file from then on      a ctime after one second before `since`: clocks differ, and
- *                                                           the times of files tick
+ *                                                           the times of files tick.
  *
  * Row 6 is for a lapse before this instance's start, for files that have left the table, and for bytes that may have
  * been applied without this instance remembering it.
