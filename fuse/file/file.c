@@ -431,7 +431,6 @@ static void settle(struct kr_file *file)
 	stays = active || has_reason_to_stay(file);
 	in_lru = !active && belongs_in_lru(file);
 	pthread_mutex_unlock(&file->lock);
-
 	send_close(file, unflushed, keep_open);
 	if (stays && !file->life.resident)
 		kr_file_get(file);
