@@ -236,7 +236,8 @@ static bool is_sound(const struct kr_lane *one)
 	return one->open && !one->leaving && !(one->late && one->still >= LATE);
 }
 
-/* Opens what is missing, and closes what is dead.  Surplus ones are asked no more, and closed when they owe nothing. */
+/* Opens missing lanes and closes dead ones.  Surplus lanes get no more requests, and are closed when they owe no block.
+ */
 static struct kr_lanes_steps adjust(struct kr_lanes *lanes, uint32_t wanted)
 {
 	struct kr_lanes_steps steps = {0};

@@ -68,7 +68,7 @@ struct kr_lanes_steps {
 void kr_lanes_init(struct kr_lanes *lanes, uint32_t most);
 /* The lane that comes first has been opened; kr_lanes_tick opens the others. */
 void kr_lanes_opened(struct kr_lanes *lanes, uint32_t lane);
-/* The lane is gone, for whatever reason.  What it owed is the caller's to queue again. */
+/* The lane is gone, for whatever reason.  The caller queues again the blocks that it owed. */
 void kr_lanes_closed(struct kr_lanes *lanes, uint32_t lane);
 /* The lane to be asked next, and for how many blocks at most; -1: none has room.  WINDOW: blocks that the file may have
  * asked in all, so that one lane does not get them all. */

@@ -193,7 +193,7 @@ static void watch(
 		json_t *status = NULL;
 
 		if (timeout_ms && kr_clock_ns() - start_ns >= timeout_ms * KR_NS_PER_MS) {
-			kill(child, SIGKILL); /* nobody waits for its end, which may take until the server is back */
+			kill(child, SIGKILL); /* not waited for: it may end only when the server is back */
 			break;
 		}
 		if (kr_ask_mount(mounted, "status", "", &status) == 0)

@@ -8,7 +8,7 @@
 
 #include "fuse/daemon/mountpoint.h"
 
-/* Whether the daemon answers this user as one who does not own the mount. */
+/* Whether the daemon treats this user as not owning the mount. */
 bool kr_flush_is_of_user(const struct kr_mounted *mounted);
 /* Flushes the user's own files at or below BELOW (relative to the mount point), and BELOW itself if it is a file that
  * the user may open.  An enum kr_exit, after messages. */

@@ -32,17 +32,17 @@ static const char usage[] =
 
 enum { THREADS = 8, VALUE_MAX = 65536 };
 
-/* What is printed; bits. */
+/* Forms of the output; bits. */
 enum form { EACH = 1, JSON = 2, NODES = 4 };
 
-/* --- what nodes hold -------------------------------------------------------------------------- */
+/* --- the holders ------------------------------------------------------------------------------ */
 
 struct held {
 	char *node;
 	json_int_t bytes, cached, unflushed;
 };
 
-/* What is printed of: a file, or the files of a PATH, or of all of them together. */
+/* The subject of a line: a file, or the files of a PATH, or of all of them together. */
 struct subject {
 	const char *path;
 	json_int_t files, bytes;

@@ -274,7 +274,7 @@ void kr_extent_map_drop_until(struct kr_extent_map *map, uint64_t seq, kr_extent
 {
 	struct kr_extent_node *rest = map->root, *kept = NULL;
 
-	while (rest) { /* the leftmost first, joined at the right end of what is kept */
+	while (rest) { /* the leftmost first, joined at the right end of the kept part */
 		struct kr_extent_node **place = &rest, *node;
 
 		while ((*place)->left)

@@ -86,7 +86,7 @@ static int act(const char *action)
 	return 0;
 }
 
-/* What FILE says now, if it is about POINT. */
+/* Reads the fault of POINT from the file, which may change at any time.  False: the file has none. */
 static bool read_file(const char *point, struct fault *ret_fault)
 {
 	FILE *file = fopen(fault_file, "re");

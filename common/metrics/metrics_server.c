@@ -127,7 +127,7 @@ static void hash_element(const char *tag, char ret_hash[HASH_TEXT])
 	sodium_bin2base64(ret_hash, HASH_TEXT, hash, sizeof(hash), sodium_base64_VARIANT_ORIGINAL);
 }
 
-/* The browser runs the page's own script and style alone, and asks nobody but this daemon. */
+/* The browser runs the page's own script and style alone, and sends requests to this daemon only. */
 static struct MHD_Response *page_response(void)
 {
 	struct MHD_Response *response = response_of(page, MHD_RESPMEM_PERSISTENT, "text/html; charset=utf-8");

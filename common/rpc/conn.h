@@ -39,7 +39,8 @@ struct kr_conn_handler {
 	void (*on_frame)(struct kr_conn *conn, const struct kr_frame *frame);
 	/* The queue of unsent bytes has fallen below KR_CONN_LOW_WATER after it was above; may be NULL. */
 	void (*on_drain)(struct kr_conn *conn);
-	/* The last call: the connection has ended.  ERR: 0 if the peer or this side closed it in peace, else -errno.
+	/* The last call: the connection has ended.  ERR: 0 if the peer or this side closed it without an
+	 * error, else -errno.
 	 * REASON: a sentence.  All callbacks of unanswered requests have run with -ECONNRESET.  The conn is freed when
 	 * this returns. */
 	void (*on_closed)(struct kr_conn *conn, int err, const char *reason);

@@ -162,7 +162,7 @@ int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addre
 	return 0;
 }
 
-/* Two have it: the thread, which nobody waits for, and the loop, by the handle. Not uv_getaddrinfo: once begun it
+/* The thread, which no code waits for, and the loop, by the handle, both have it. Not uv_getaddrinfo: once begun it
  * cannot be cancelled, and neither the loop nor the process ends before the name service has answered. */
 struct kr_resolve {
 	uv_async_t handle;

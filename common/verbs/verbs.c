@@ -11,7 +11,7 @@
 #include "common/base/util.h"
 #include "common/verbs/verbs_priv.h"
 
-/* TURN_EVENTS: taken in one turn of the loop, so that strangers who call do not keep it busy. */
+/* TURN_EVENTS: events that one turn of the loop takes, so that calls of strangers do not keep the loop busy. */
 enum { LOOK_S = 60, TICK_MS = 1000, BACKLOG = 64, TURN_EVENTS = 64 };
 
 /* --- devices ---------------------------------------------------------------------------------- */

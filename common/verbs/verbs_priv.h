@@ -36,7 +36,7 @@ struct kr_verbs_listener {
 	uint16_t port;
 };
 
-/* What went wrong with a peer. */
+/* The last failure with a peer. */
 struct kr_verbs_peer {
 	char host[64]; /* "": unused */
 	char reason[160];
@@ -96,7 +96,7 @@ struct kr_verbs_link {
 	size_t first_send, send_count, first_receive, receive_count;
 };
 
-/* What a library call returned, or errno, as -errno: some providers return -1, or leave errno as it was. */
+/* The errno of a library call, or its result, as -errno: some providers return -1, or leave errno as it was. */
 static inline int kr_verbs_error(int err)
 {
 	return err > 0 ? -err : -EIO;

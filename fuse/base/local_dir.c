@@ -382,7 +382,7 @@ static int open_once(const struct kr_mount_options *options, struct kr_local **r
 			err = load_identity(local, options);
 	}
 	if (err == -ESTALE)
-		local->made = false; /* what is there now may be another mount's */
+		local->made = false; /* another mount may have made it since */
 	if (err < 0)
 		kr_local_free(local);
 	else

@@ -101,7 +101,7 @@ void kr_loop_help(struct kr_loop *loop)
 	if (!has_tasks(loop))
 		return;
 	if (!kr_turns_try(&loop->turns)) {
-		kr_turns_wake(&loop->turns); /* who has the turn may have looked for tasks already */
+		kr_turns_wake(&loop->turns); /* the thread that has the turn may have looked for tasks already */
 		return;
 	}
 	for (unsigned steps = 0; steps < HELP_STEPS; steps++) {

@@ -34,8 +34,8 @@ bool kr_loop_here(const struct kr_loop *loop);
 /* Any thread; never blocks.  Tasks run in the order of their posts.  A task never runs inside this call, so the caller
  * may hold locks.  TASK must live until it has run, or until kr_loop_forget. */
 void kr_loop_post(struct kr_loop *loop, struct kr_task *task);
-/* For a thread that posts and then helps (libfuse's worker).  What it posts from now on does not wake kr-loop.  The
- * thread calls kr_loop_help soon, and waits for nothing of the loop before. */
+/* For a thread that posts and then helps (libfuse's worker).  Tasks that it posts from now on do not wake
+ * kr-loop.  The thread calls kr_loop_help soon, and does not wait for the loop before. */
 void kr_loop_will_help(void);
 /* Runs the loop in kr-loop's place, unless the loop runs just now, until there is nothing left to be done.  A loop that
  * always has something to do goes back to kr-loop soon: programs wait for the caller.  The caller holds no lock. */

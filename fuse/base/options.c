@@ -207,7 +207,7 @@ static const struct kr_options set = {
 	.given = note_given,
 };
 
-/* What can be said of a mount that has no server. */
+/* The options that a mount without a server takes. */
 static const char *const of_node[] = {"view", "size", "local", "threads", "cpus", "nonempty", "foreground", "debug"};
 
 static int parse_source(const char *source, struct kr_mount_options *options)
@@ -310,7 +310,7 @@ static int check_source(struct kr_mount_options *options, const char *source)
 	return err == 0 && options->view == KR_VIEW_JOB ? check_job(options) : err;
 }
 
-/* A directory becomes absolute; @NODE says who lends one. */
+/* Makes a directory absolute; @NODE names the lender. */
 static int check_local(struct kr_mount_options *options)
 {
 	KR_AUTO_FREE char *given = options->local;

@@ -37,7 +37,7 @@ struct kr_turns {
 	uv_async_t wake;
 };
 
-/* LOOP is borrowed; nobody runs it yet.  Adds one handle, which does not keep the loop alive. */
+/* LOOP is borrowed; no thread runs it yet.  Adds one handle, which does not keep the loop alive. */
 int kr_turns_init(struct kr_turns *turns, uv_loop_t *loop);
 /* With the turn: closes that handle.  No kr_turns_wake any more. */
 void kr_turns_close(struct kr_turns *turns);
@@ -46,7 +46,7 @@ void kr_turns_fini(struct kr_turns *turns);
 
 /* Waits for the turn.  Threads get it in the order in which they asked. */
 void kr_turns_take(struct kr_turns *turns);
-/* Takes the turn if nobody has it. */
+/* Takes the turn if no thread has it. */
 bool kr_turns_try(struct kr_turns *turns);
 /* With the turn: runs the callbacks that are due.  Returns whether there are more before the loop has to wait. */
 bool kr_turns_step(struct kr_turns *turns);

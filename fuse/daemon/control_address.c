@@ -145,7 +145,7 @@ static void users_name(unsigned dev_major, unsigned dev_minor, char name[USERS_N
 	snprintf(name, USERS_NAME, "users-%u:%u", dev_major, dev_minor);
 }
 
-/* The socket NAME in PLACE.  Through /proc: nobody can exchange the directory. */
+/* Makes the socket NAME in PLACE.  The path is in /proc, so that no other user can exchange the directory. */
 static int bind_in(int place, const char *name, mode_t mode, ino_t *ret_inode)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};

@@ -4,7 +4,7 @@
  * does.  It has the rights that the mount gives up: to run a program, and to remove the files of all users.
  *
  * Nothing of the job outlives the head's mount, whatever is killed:
- *  - The keeper ends when its socket to the mount closes, in peace or because the mount was killed.  It kills kairand,
+ *  - The keeper ends when its socket to the mount closes: the mount has ended, or was killed.  It kills kairand,
  *    removes LOCAL/kairan-job, and tells the site's kairand that the job has ended.
  *  - kairand dies with the keeper (PR_SET_PDEATHSIG).  Then the members, the head too, find that it is gone.  The next
  *    start in the same local directory, or the batch system's epilogue, removes what stays on the disk.

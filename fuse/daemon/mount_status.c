@@ -170,7 +170,7 @@ static json_t *view_figures(struct kr_mount *mount)
 	return figures;
 }
 
-/* The figures, and what everybody can see of a mount. */
+/* The figures, and the facts of a mount that every user may know. */
 static json_t *public_status(struct kr_mount *mount)
 {
 	json_t *status = mount->view ? view_figures(mount) : kr_mount_figures(mount);

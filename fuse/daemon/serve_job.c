@@ -200,7 +200,7 @@ static int join_and_serve(struct job *job)
 	int err = join(job);
 
 	if (err < 0) {
-		job->keeps = true; /* who knows whether that head has ended */
+		job->keeps = true; /* that head may not have ended */
 		return err;
 	}
 	err = keep_or_make_place(job);

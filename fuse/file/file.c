@@ -343,6 +343,15 @@ static void shrink_lru(struct kr_files *files)
 	kr_file_step(oldest);
 }
 
+static void enter_lru(struct kr_file *file)
+{
+	if (!kr_link_linked(&file->life.idle)) {
+		kr_list_append(&file->mount->files->idle, &file->life.idle);
+		file->mount->files->idle_count++;
+		shrink_lru(file->mount->files);
+	}
+}
+
 static void closed(void *context, int err, const void *reply, struct kr_buf *data)
 {
 	struct kr_file *file = context;
@@ -379,41 +388,50 @@ static void send_close(struct kr_file *file, bool dirty, bool keep)
 		kr_file_get(file));
 }
 
-/* Decides at the end of a step whether there is a reason to keep the file. */
-static void settle(struct kr_file *file)
+/* A node on which no program uses the file keeps no WRITE when all bytes are flushed.  [lock] held. */
+static void give_back_clean_write(struct kr_file *file)
 {
-	bool flushing = file->mount->files->flush->is_busy(file),
-	     used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
-	bool dirty, idle, only_held, keep, keep_open;
-
-	(void)KR_FAULT("file.settle");
-	pthread_mutex_lock(&file->lock);
-	dirty = file->holder.dirty && !file->holder.refused;
-	if (!used && !file->holder.dirty && (file->holder.held & KR_LEASE_WRITE) && !file->holder.leaving) {
+	if (!file->holder.dirty && (file->holder.held & KR_LEASE_WRITE) && !file->holder.leaving) {
 		kr_lease_state_release(&file->holder, KR_LEASE_WRITE);
 		kr_file_step(file);
 	}
-	idle = kr_lease_state_idle(&file->holder);
-	only_held = file->holder.held && !file->holder.leaving && !file->holder.recalled && !file->holder.returning;
-	keep_open = keeps_open(file);
-	pthread_mutex_unlock(&file->lock);
+}
 
-	send_close(file, dirty, keep_open);
-	keep = used || file->open.count || file->open.closing || flushing || !idle || file->pages.drop;
-	if (keep && !file->life.resident) {
-		file->life.resident = true;
+/* Whether the node must remember the file although no program uses it.  [lock] held. */
+static bool has_reason_to_stay(const struct kr_file *file)
+{
+	return file->open.count || file->open.closing || file->pages.drop || !kr_lease_state_idle(&file->holder);
+}
+
+/* Whether the file is kept for its leases alone: the LRU limits how many files are.  [lock] held. */
+static bool belongs_in_lru(const struct kr_file *file)
+{
+	return file->holder.held && !file->holder.leaving && !file->holder.recalled && !file->holder.returning;
+}
+
+/* Decides at the end of a step whether there is a reason to keep the file. */
+static void settle(struct kr_file *file)
+{
+	bool used = file->open.handles || file->open.opening || !kr_list_empty(&file->waiters);
+	bool active = used || file->mount->files->flush->is_busy(file);
+	bool unflushed, keep_open, stays, in_lru;
+
+	(void)KR_FAULT("file.settle");
+	pthread_mutex_lock(&file->lock);
+	if (!used)
+		give_back_clean_write(file);
+	unflushed = file->holder.dirty && !file->holder.refused;
+	keep_open = keeps_open(file);
+	stays = active || has_reason_to_stay(file);
+	in_lru = !active && belongs_in_lru(file);
+	pthread_mutex_unlock(&file->lock);
+	send_close(file, unflushed, keep_open);
+	if (stays && !file->life.resident)
 		kr_file_get(file);
-	} else if (!keep && file->life.resident) {
-		file->life.resident = false;
+	else if (!stays && file->life.resident)
 		kr_file_put(file);
-	}
-	if (used || flushing || !only_held) {
-		leave_lru(file);
-	} else if (!kr_link_linked(&file->life.idle)) {
-		kr_list_append(&file->mount->files->idle, &file->life.idle);
-		file->mount->files->idle_count++;
-		shrink_lru(file->mount->files);
-	}
+	file->life.resident = stays;
+	(in_lru ? enter_lru : leave_lru)(file);
 }
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -496,7 +514,7 @@ int kr_file_lease_error(const struct kr_file *file)
 	return file->lease.error;
 }
 
-/* --- what is known of the file ---------------------------------------------------------------- */
+/* --- the attributes, the stage ---------------------------------------------------------------- */
 
 void kr_file_learn(struct kr_file *file, const struct kr_attr *attr)
 {

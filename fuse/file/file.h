@@ -54,7 +54,7 @@ struct kr_file_life {
 	atomic_bool stepping;        /* a step is posted */
 	struct kr_task step_task, free_task;
 	bool running;  /* [loop] inside a step */
-	bool resident; /* [loop] the table keeps a reference: there is something to keep */
+	bool resident; /* [loop] the table keeps a reference, because there is a reason to keep the file */
 };
 
 /* What the kernel has of the file in its page cache: recall.c, and the readers and writers. */
@@ -81,17 +81,17 @@ struct kr_file_opens {
 
 /* What passes between the lease state, the server and the waiting operations: lease.c.  All [loop]. */
 struct kr_file_lease {
-	uint8_t needs;          /* lease kinds that the waiters need */
-	int error;              /* the LEASE they waited for failed with this; only while they are woken */
-	struct kr_list recalls; /* RECALLs to be answered */
-	uint8_t reclaiming;     /* kinds that a RECLAIM asks for */
-	bool gone;              /* the server does not know it any more */
-	bool could_flush;       /* kr_file_may_flush, when last looked at */
-	bool doubted;           /* the log says: a flush was not taken for want of a lease */
-	bool refreshing;        /* GETATTR on its way, because of `stale` */
-	uint64_t flush_target;  /* what the flush of a recall has to reach */
-	uint32_t flush_errors;  /* refusals that the lease state knows of */
-	uint64_t refused_seq;   /* what is dirty up to here has been refused, and not been taken since */
+	uint8_t needs;           /* lease kinds that the waiters need */
+	int error;               /* of the LEASE that the waiters waited for; only while they are woken */
+	struct kr_list recalls;  /* RECALLs to be answered */
+	uint8_t reclaiming;      /* kinds that a RECLAIM asks for */
+	bool gone;               /* the server does not know the file any more */
+	bool could_flush;        /* kr_file_may_flush, when last looked at */
+	bool unconfirmed_logged; /* the log says: a flush was not taken for want of a lease */
+	bool refreshing;         /* GETATTR on its way, because of `stale` */
+	uint64_t flush_target;   /* what the flush of a recall has to reach */
+	uint32_t flush_errors;   /* refusals that the lease state knows of */
+	uint64_t refused_seq;    /* the server has refused the dirty bytes up to here, and not taken them since */
 	uint64_t asked_changes, refresh_changes; /* `changes` when LEASE and GETATTR were sent */
 	uint64_t asked_generation;               /* kr_files_generation when LEASE was sent */
 };
@@ -133,7 +133,7 @@ int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, str
 int kr_files_start(struct kr_files *files);
 /* Loop thread: gives up timers; run the loop before kr_files_free. */
 void kr_files_stop(struct kr_files *files);
-/* What is unflushed stays in the journal. The loop does not run any more, or not yet. */
+/* The journal keeps unflushed bytes.  The loop does not run any more, or not yet. */
 void kr_files_free(struct kr_files *files);
 /* Visits every file, which is referenced meanwhile; the visitor may make and drop others. Loop thread. */
 void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context);
@@ -168,7 +168,7 @@ void kr_file_wait(struct kr_file *file, struct kr_file_waiter *waiter);
 void kr_file_unwait(struct kr_file_waiter *waiter);
 /* Loop thread: a waiter of the file cannot go on without these lease kinds. */
 void kr_file_need(struct kr_file *file, uint8_t kinds);
-/* What a waiter that waited for a lease must fail with; else 0.  Loop thread, when woken. */
+/* The errno with which a woken waiter must fail, because LEASE failed; 0: none.  Loop thread. */
 int kr_file_lease_error(const struct kr_file *file);
 /* Loop thread: the file's attributes must be asked again (`stale`); a step follows. */
 void kr_file_refresh(struct kr_file *file);

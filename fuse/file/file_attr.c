@@ -15,7 +15,7 @@
 
 enum { AHEAD_S = 5 /* our idea of the server's clock is not as wrong as that */ };
 
-/* What was asked for at AT_NS or before may not know of it. */
+/* Answers to requests that the node sent at AT_NS or before may lack this change. */
 static void note_change(struct kr_file *file, uint64_t at_ns)
 {
 	file->changes++;
@@ -28,7 +28,7 @@ static void note_change(struct kr_file *file, uint64_t at_ns)
  * the dirty map, so that at every moment one of the two has them. */
 static void stage_flushed(struct kr_file *file, const struct kr_flush_reply *reply, const struct kr_extent_map *sent)
 {
-	/* What is known of the base: its size belongs to its version. */
+	/* The size of the base belongs to its version. */
 	if (!file->stage && reply->base_version != 0 && file->base.version == reply->base_version) {
 		if (!kr_file_make_stage(file))
 			return;
@@ -98,8 +98,8 @@ const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
 
 /* --- attributes as seen from here ------------------------------------------------------------- */
 
-/* It was set by hand, ahead of the server's clock, and before what is dirty here was written: setting it takes all
- * bytes first. */
+/* Whether a program has set MTIME ahead of the server's clock.  It did so before the write of the dirty bytes, because
+ * the node flushes all bytes before it sets a time. */
 static bool is_ahead(const struct kr_file *file, struct kr_time mtime)
 {
 	return mtime.sec > kr_file_now(file->mount).sec + AHEAD_S;

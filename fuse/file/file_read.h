@@ -6,7 +6,7 @@
 
 enum { KR_READ_PIECES = 16 };
 
-/* What a read consists of, as it was under file->lock; its journal bytes are held. */
+/* The sources of a read, as they were under file->lock.  The journal holds the bytes of PIECES. */
 struct kr_read_plan {
 	struct kr_journal *journal;
 	struct kr_stage *stage;      /* NULL: there was none */
@@ -24,7 +24,7 @@ int kr_read_plan_init(struct kr_read_plan *plan, struct kr_file *file, uint64_t 
 void kr_read_plan_fini(struct kr_read_plan *plan);
 /* Whether staged bytes are needed at all. */
 bool kr_read_plan_needs_stage(const struct kr_read_plan *plan);
-/* Loop thread: asks the file's stage for what is needed of it. 1: all is here; 0: a step of the file will come; -errno.
+/* Loop thread: asks STAGE for the blocks that the read needs. 1: all are here; 0: a step of the file will come; -errno.
  */
 int kr_read_plan_want(const struct kr_read_plan *plan, struct kr_stage *stage);
 /* Fills BUFFER (plan->length bytes). 0; -ENODATA: blocks are missing; -ESTALE: the version is another by now; else the

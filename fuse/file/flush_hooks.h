@@ -12,7 +12,7 @@ struct kr_flush;
 struct kr_flush_hooks {
 	/* The flusher's state of FILE, which is being made.  Any thread, with the table's lock. */
 	struct kr_flush *(*make)(struct kr_file *file);
-	/* FILE is being freed, and its state with it.  What is unflushed then stays in the journal. */
+	/* FILE is being freed, and its state with it.  The journal keeps its unflushed bytes. */
 	void (*free)(struct kr_file *file);
 	/* Everything dirty now shall be applied soon.  Ends in kr_file_step(file) with file->flushed_seq or
 	 * file->error_count grown; a file without dirty bytes gets no step. */
@@ -25,12 +25,12 @@ struct kr_flush_hooks {
 	bool (*is_sending)(const struct kr_file *file);
 	/* The file's bytes can go nowhere: the file is gone, or its bytes are damaged.  Any lock. */
 	bool (*is_hopeless)(const struct kr_file *file);
-	/* Nobody can read FILE's unflushed bytes any more: they go, unless they are late. */
+	/* No program can read FILE's unflushed bytes any more: the flusher drops them, unless they are late. */
 	void (*discard)(struct kr_file *file);
-	/* Refused bytes are on their way once more, or the directory has to say first that they were refused: no lease
-	 * of the file is given back before. */
-	bool (*is_bound)(struct kr_file *file);
-	/* A lease of the file is about to be given back: bytes that were refused must be judged before they go again.
+	/* The node sends refused bytes once more, or must first write into the journal's directory that they were
+	 * refused: it gives back no lease of the file before. */
+	bool (*keeps_leases)(struct kr_file *file);
+	/* The node is about to give a lease of the file back: the server must judge refused bytes before it takes them.
 	 */
 	void (*uncovered)(struct kr_file *file);
 };

@@ -99,7 +99,7 @@ void kr_lease_note_flush(struct kr_file *file)
  * which no byte was stored, the pages of the next turn stay for a moment. */
 static bool is_lingering(const struct kr_file *file)
 {
-	return file->holder.stores && file->pages.fruitless && !file->pages.written &&
+	return file->holder.pages_writable && file->pages.fruitless && !file->pages.written &&
 		kr_clock_ns() - file->pages.given_ns < KR_FILE_LINGER_MS * KR_NS_PER_MS;
 }
 
@@ -113,12 +113,12 @@ static enum kr_lease_state_action next(struct kr_file *file, uint8_t *ret_kinds)
 {
 	const uint8_t giving = giving_up(file);
 	enum kr_lease_state_action action;
-	bool bound = file->mount->files->flush->is_bound(file);
+	bool keeps = file->mount->files->flush->keeps_leases(file);
 
 	KR_SCOPED_LOCK(&file->lock);
-	/* What another thread has begun to give up meanwhile (op_ioctl.c) has not been looked at; that thread steps the
-	 * file. */
-	kr_lease_state_bind(&file->holder, bound || kr_lease_state_giving_up(&file->holder) != giving);
+	/* If another thread has begun to give a lease up since the hook looked (op_ioctl.c), this step keeps it: that
+	 * thread steps the file. */
+	kr_lease_state_keep(&file->holder, keeps || kr_lease_state_giving_up(&file->holder) != giving);
 	kr_lease_state_want(&file->holder, file->lease.needs);
 	kr_lease_state_linger(&file->holder, is_lingering(file));
 	action = kr_lease_state_next(&file->holder, ret_kinds);
@@ -187,20 +187,20 @@ bool kr_file_may_flush(struct kr_file *file, bool owing)
 void kr_file_flush_untaken(struct kr_file *file)
 {
 	struct kr_file_label label;
-	bool doubted;
+	bool asks;
 
 	pthread_mutex_lock(&file->lock);
-	doubted = kr_lease_state_doubt(&file->holder);
+	asks = kr_lease_state_confirm_write(&file->holder);
 	pthread_mutex_unlock(&file->lock);
-	if (!doubted)
+	if (!asks)
 		return;
 	file->lease.could_flush = false;
-	if (!file->lease.doubted)
+	if (!file->lease.unconfirmed_logged)
 		kr_log_warn(
 			"%s: the server does not take its bytes, for want of a lease that this node believes to have: "
 			"asked for again",
 			kr_file_label(file, &label));
-	file->lease.doubted = true;
+	file->lease.unconfirmed_logged = true;
 	kr_file_step(file);
 }
 

@@ -13,17 +13,17 @@ uint8_t kr_lease_state_giving_up(const struct kr_lease_state *holder)
 	return holder->recalled | holder->leaving;
 }
 
-/* What may be used. */
-static uint8_t undoubted(const struct kr_lease_state *holder)
+/* The kinds that operations may use. */
+static uint8_t usable(const struct kr_lease_state *holder)
 {
-	return holder->doubted ? holder->held & (uint8_t)~KR_LEASE_WRITE : holder->held;
+	return holder->write_unconfirmed ? holder->held & (uint8_t)~KR_LEASE_WRITE : holder->held;
 }
 
-/* Whether WRITE does not go before the pages.  Of a lost session they are under nothing any more, and their dropping
- * may wait for READ. */
+/* Whether the node gives WRITE up only after the pages.  After the loss of a session no lease covers the pages, and
+ * their dropping may wait for READ. */
 static bool keeps_write(const struct kr_lease_state *holder)
 {
-	return holder->stores && !(holder->suspect && !(holder->held & KR_LEASE_READ));
+	return holder->pages_writable && !(holder->suspect && !(holder->held & KR_LEASE_READ));
 }
 
 bool kr_lease_state_must_drop(const struct kr_lease_state *holder)
@@ -37,7 +37,7 @@ bool kr_lease_state_has(const struct kr_lease_state *holder, uint8_t kinds)
 	/* Also while only WRITE goes: a program that reads all the time must not keep the pages from being dropped. */
 	if ((kinds & KR_LEASE_READ) && (holder->suspect || kr_lease_state_must_drop(holder)))
 		return false;
-	return (undoubted(holder) & kinds) == kinds && (kr_lease_state_giving_up(holder) & kinds) == 0;
+	return (usable(holder) & kinds) == kinds && (kr_lease_state_giving_up(holder) & kinds) == 0;
 }
 
 static void count_in(struct kr_lease_state *holder, uint8_t kinds)
@@ -90,15 +90,15 @@ void kr_lease_state_leave(struct kr_lease_state *holder, uint8_t kinds, uint32_t
 
 bool kr_lease_state_may_flush(const struct kr_lease_state *holder)
 {
-	return (undoubted(holder) & KR_LEASE_WRITE) || (holder->held & holder->recalled & KR_LEASE_READ);
+	return (usable(holder) & KR_LEASE_WRITE) || (holder->held & holder->recalled & KR_LEASE_READ);
 }
 
-bool kr_lease_state_doubt(struct kr_lease_state *holder)
+bool kr_lease_state_confirm_write(struct kr_lease_state *holder)
 {
 	/* While it is being recalled the server counts it. */
 	if (!(holder->held & (uint8_t)~holder->recalled & KR_LEASE_WRITE))
 		return false;
-	holder->doubted = true;
+	holder->write_unconfirmed = true;
 	return true;
 }
 
@@ -106,7 +106,7 @@ static void give_away(struct kr_lease_state *holder, uint8_t kinds)
 {
 	holder->held &= (uint8_t)~kinds;
 	if (kinds & KR_LEASE_WRITE)
-		holder->doubted = false;
+		holder->write_unconfirmed = false;
 }
 
 void kr_lease_state_want(struct kr_lease_state *holder, uint8_t kinds)
@@ -119,7 +119,7 @@ void kr_lease_state_granted(struct kr_lease_state *holder, bool valid)
 	if (valid) {
 		holder->held |= holder->asked;
 		if (holder->asked & KR_LEASE_WRITE)
-			holder->doubted = false;
+			holder->write_unconfirmed = false;
 	}
 	holder->asked = 0;
 }
@@ -139,16 +139,16 @@ void kr_lease_state_recalled(struct kr_lease_state *holder, uint8_t kinds)
 	holder->recall_open = true;
 	holder->recalled |= kinds & holder->held;
 	if (kinds & KR_LEASE_WRITE)
-		holder->doubted = false;
+		holder->write_unconfirmed = false;
 	if ((holder->recalled & KR_LEASE_READ) && holder->dirty)
-		holder->owed = true;
+		holder->flush_before_giving_read = true;
 }
 
 void kr_lease_state_release(struct kr_lease_state *holder, uint8_t kinds)
 {
 	holder->leaving |= kinds & holder->held;
 	if ((holder->leaving & KR_LEASE_READ) && holder->dirty)
-		holder->owed = true;
+		holder->flush_before_giving_read = true;
 }
 
 void kr_lease_state_returned(struct kr_lease_state *holder)
@@ -166,7 +166,7 @@ void kr_lease_state_dirtied(struct kr_lease_state *holder, bool mapped)
 void kr_lease_state_flushed(struct kr_lease_state *holder, bool ok, bool clean)
 {
 	if (holder->flushing)
-		holder->owed = false;
+		holder->flush_before_giving_read = false;
 	holder->flushing = false;
 	holder->refused = !ok && !clean;
 	if (clean)
@@ -175,7 +175,7 @@ void kr_lease_state_flushed(struct kr_lease_state *holder, bool ok, bool clean)
 
 void kr_lease_state_cleaned(struct kr_lease_state *holder)
 {
-	holder->dirty = holder->mapped = holder->owed = holder->refused = false;
+	holder->dirty = holder->mapped = holder->flush_before_giving_read = holder->refused = false;
 }
 
 void kr_lease_state_retry(struct kr_lease_state *holder)
@@ -190,12 +190,12 @@ void kr_lease_state_cached(struct kr_lease_state *holder)
 
 void kr_lease_state_stored(struct kr_lease_state *holder)
 {
-	holder->pages = holder->stores = true;
+	holder->pages = holder->pages_writable = true;
 }
 
 void kr_lease_state_sealed(struct kr_lease_state *holder)
 {
-	holder->stores = false;
+	holder->pages_writable = false;
 }
 
 void kr_lease_state_linger(struct kr_lease_state *holder, bool lingering)
@@ -207,7 +207,7 @@ void kr_lease_state_dropped(struct kr_lease_state *holder)
 {
 	holder->dropping = false;
 	if (!holder->drop_again && holder->readers == 0)
-		holder->pages = holder->stores = holder->suspect = false;
+		holder->pages = holder->pages_writable = holder->suspect = false;
 }
 
 void kr_lease_state_distrust(struct kr_lease_state *holder)
@@ -223,20 +223,20 @@ uint8_t kr_lease_state_lost(struct kr_lease_state *holder)
 	holder->epoch++;
 	holder->readers = holder->writers = 0;
 	holder->held = holder->recalled = holder->leaving = 0;
-	holder->recall_open = holder->owed = holder->doubted = false;
+	holder->recall_open = holder->flush_before_giving_read = holder->write_unconfirmed = false;
 	return kinds;
 }
 
 void kr_lease_state_reclaimed(struct kr_lease_state *holder, uint8_t kinds, bool same)
 {
 	holder->held |= kinds;
-	if (!same || !(kinds & KR_LEASE_READ) || (holder->stores && !(kinds & KR_LEASE_WRITE)))
+	if (!same || !(kinds & KR_LEASE_READ) || (holder->pages_writable && !(kinds & KR_LEASE_WRITE)))
 		kr_lease_state_distrust(holder);
 }
 
-void kr_lease_state_bind(struct kr_lease_state *holder, bool bound)
+void kr_lease_state_keep(struct kr_lease_state *holder, bool keeps)
 {
-	holder->bound = bound;
+	holder->keeps_leases = keeps;
 }
 
 static bool must_flush(const struct kr_lease_state *holder)
@@ -245,19 +245,20 @@ static bool must_flush(const struct kr_lease_state *holder)
 
 	if (!holder->dirty || holder->refused || !kr_lease_state_may_flush(holder))
 		return false;
-	if (keeps_write(holder) && giving) /* with what is stored in the pages, when they have gone */
+	if (keeps_write(holder) && giving) /* later: stores are still in the pages */
 		return false;
 	if ((giving & KR_LEASE_WRITE) && holder->writers == 0)
 		return true;
-	return (giving & KR_LEASE_READ) && (holder->mapped || holder->owed) && !holder->pages && holder->readers == 0;
+	return (giving & KR_LEASE_READ) && (holder->mapped || holder->flush_before_giving_read) && !holder->pages &&
+		holder->readers == 0;
 }
 
-/* Whether what is being given up can go now: nothing on its way, no operation inside, nothing to drop or to flush. */
+/* Whether the kinds that are being given up can go now: no flush on its way, no operation inside, nothing to drop. */
 static bool let_go(const struct kr_lease_state *holder)
 {
 	uint8_t giving = kr_lease_state_giving_up(holder);
 
-	if (holder->bound)
+	if (holder->keeps_leases)
 		return false;
 	if (kr_lease_state_must_drop(holder) || ((giving & KR_LEASE_READ) && (holder->readers || holder->dropping)))
 		return false;
@@ -268,7 +269,7 @@ static bool let_go(const struct kr_lease_state *holder)
 
 static enum kr_lease_state_action next_giving_up(struct kr_lease_state *holder, uint8_t *ret_kinds)
 {
-	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from everybody.
+	/* Pages that a mapping left behind need WRITE before READ may go, unless the server takes READ from all nodes.
 	 */
 	if (holder->leaving && holder->dirty && !holder->refused && !kr_lease_state_may_flush(holder)) {
 		holder->leaving = 0;
@@ -319,7 +320,7 @@ enum kr_lease_state_action kr_lease_state_next(struct kr_lease_state *holder, ui
 	}
 	if (holder->dirty && !holder->refused)
 		need |= KR_LEASE_WRITE;
-	if (holder->asked || holder->returning || (need & (uint8_t)~undoubted(holder)) == 0)
+	if (holder->asked || holder->returning || (need & (uint8_t)~usable(holder)) == 0)
 		return KR_LEASE_STATE_NOTHING;
 	*ret_kinds = holder->asked = need;
 	return KR_LEASE_STATE_ASK;

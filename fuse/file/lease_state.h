@@ -37,28 +37,28 @@ enum kr_lease_state_action {
 };
 
 struct kr_lease_state {
-	uint8_t held;      /* kinds that the server counts for us, as far as its frames have been read */
-	uint8_t want;      /* kinds that waiting operations need now */
-	uint8_t asked;     /* of the LEASE on its way; 0: none */
-	uint8_t recalled;  /* kinds that the server wants back */
-	uint8_t leaving;   /* kinds that we give back by ourselves */
-	uint8_t returning; /* of the RETURN on its way */
-	bool recall_open;  /* a RECALL waits for its answer */
-	bool dirty;        /* there are unflushed bytes */
-	bool mapped;       /* ... and whole pages of a mapping among them */
-	bool owed;  /* what was dirty when READ was recalled, or is given back, is to be flushed first; later writes are
-		       not waited for */
-	bool bound; /* bytes are on their way that are to go in first: nothing is given up before */
-	bool flushing;   /* KR_LEASE_STATE_FLUSH on its way */
-	bool refused;    /* the server refused the flush; nothing new has been written or asked since */
-	bool pages;      /* the kernel may have pages of the file */
-	bool stores;     /* ... into which programs may store */
-	bool lingering;  /* they came a moment ago: their program shall get to use them before they go */
-	bool dropping;   /* KR_LEASE_STATE_DROP on its way */
-	bool drop_again; /* a read was let through while dropping */
-	bool suspect;    /* the pages may be older than READ is: no program reads before they are dropped */
-	bool doubted;    /* the server does not seem to count our WRITE: not used before LEASE has been answered
-			    again */
+	uint8_t held;                  /* kinds that the server counts for us, as far as its frames have been read */
+	uint8_t want;                  /* kinds that waiting operations need now */
+	uint8_t asked;                 /* of the LEASE on its way; 0: none */
+	uint8_t recalled;              /* kinds that the server wants back */
+	uint8_t leaving;               /* kinds that we give back by ourselves */
+	uint8_t returning;             /* of the RETURN on its way */
+	bool recall_open;              /* a RECALL waits for its answer */
+	bool dirty;                    /* there are unflushed bytes */
+	bool mapped;                   /* ... and whole pages of a mapping among them */
+	bool flush_before_giving_read; /* there were unflushed bytes when READ was recalled, or given back by us: they
+					  are flushed first; later writes are not waited for */
+	bool keeps_leases;             /* nothing is given up now: kr_lease_state_keep */
+	bool flushing;                 /* KR_LEASE_STATE_FLUSH on its way */
+	bool refused;                  /* the server refused the flush; nothing new has been written or asked since */
+	bool pages;                    /* the kernel may have pages of the file */
+	bool pages_writable;           /* ... and programs may store into them through a mapping */
+	bool lingering;                /* they came a moment ago: the program shall use them before they go */
+	bool dropping;                 /* KR_LEASE_STATE_DROP on its way */
+	bool drop_again;               /* a read was let through while dropping */
+	bool suspect;              /* the pages may be older than READ is: no program reads before they are dropped */
+	bool write_unconfirmed;    /* the server refused a flush for want of WRITE: not used before the next LEASE is
+				   granted */
 	uint32_t readers, writers; /* inside */
 	uint32_t epoch;            /* of the session; operations entered in an older one do not count */
 };
@@ -80,13 +80,13 @@ void kr_lease_state_leave(struct kr_lease_state *holder, uint8_t kinds, uint32_t
 uint8_t kr_lease_state_giving_up(const struct kr_lease_state *holder);
 /* Whether KINDS are held and not being given up. */
 bool kr_lease_state_has(const struct kr_lease_state *holder, uint8_t kinds);
-/* Whether bytes may go to the server now: WRITE is held (recalled or not), or READ is held and being given up: then the
- * server takes READ from everybody. */
+/* Whether bytes may go to the server now: WRITE is held (recalled or not), or READ is held and being recalled: then the
+ * server takes READ from all nodes. */
 bool kr_lease_state_may_flush(const struct kr_lease_state *holder);
 
-/* The server took a flush for one of a node without WRITE: it is asked for again.  It stays held meanwhile, so that a
- * RECALL is not answered before the flush.  Whether it was held, and is not being recalled. */
-bool kr_lease_state_doubt(struct kr_lease_state *holder);
+/* The server refused a flush for want of WRITE: the node asks for WRITE again.  WRITE stays held meanwhile, so that no
+ * RECALL is answered before the flush.  False: WRITE was not held, or is being recalled; then nothing is asked. */
+bool kr_lease_state_confirm_write(struct kr_lease_state *holder);
 
 /* The kinds that waiting operations need, all of them together; replaces what was wanted before. */
 void kr_lease_state_want(struct kr_lease_state *holder, uint8_t kinds);
@@ -96,9 +96,9 @@ void kr_lease_state_want(struct kr_lease_state *holder, uint8_t kinds);
 void kr_lease_state_granted(struct kr_lease_state *holder, bool valid);
 /* The LEASE failed (the file is gone, interrupted...); it is asked again if still wanted. */
 void kr_lease_state_ask_failed(struct kr_lease_state *holder);
-/* Kinds that came with OPEN or CREATE, asked and answered on one connection: what the server held for us when it
- * answered. But for those that it gives away when it reads our RETURN.  What it holds for us beyond what we know does
- * no harm. */
+/* KINDS came with OPEN or CREATE, asked and answered on one connection: those that the server counted for this node
+ * when it answered, except those that it takes back when it reads our RETURN.  It does no harm if the server counts
+ * more kinds for a node than the node knows of. */
 void kr_lease_state_gained(struct kr_lease_state *holder, uint8_t kinds);
 /* A RECALL arrived. Repeated ones join. */
 void kr_lease_state_recalled(struct kr_lease_state *holder, uint8_t kinds);
@@ -110,7 +110,7 @@ void kr_lease_state_returned(struct kr_lease_state *holder);
 void kr_lease_state_dirtied(struct kr_lease_state *holder, bool mapped);
 /* A flush (asked by KR_LEASE_STATE_FLUSH or by other code) ended. OK: applied; CLEAN: nothing is left unflushed. */
 void kr_lease_state_flushed(struct kr_lease_state *holder, bool ok, bool clean);
-/* What was dirty is gone without a flush (truncated, discarded). */
+/* The dirty bytes are gone without a flush (truncated, discarded). */
 void kr_lease_state_cleaned(struct kr_lease_state *holder);
 /* The flush scheduler wants to send the refused bytes again. */
 void kr_lease_state_retry(struct kr_lease_state *holder);
@@ -118,9 +118,10 @@ void kr_lease_state_retry(struct kr_lease_state *holder);
 void kr_lease_state_cached(struct kr_lease_state *holder);
 /* ... for programs that may store into them: their reader has entered with READ and WRITE. */
 void kr_lease_state_stored(struct kr_lease_state *holder);
-/* Programs can store into them no more, and what was stored has come as writes: they are pages as others are. */
+/* Programs can no longer store into the pages, and the kernel has written back their stores: they are ordinary
+ * pages. */
 void kr_lease_state_sealed(struct kr_lease_state *holder);
-/* Whether those have come a moment ago. */
+/* Whether the pages have come a moment ago. */
 void kr_lease_state_linger(struct kr_lease_state *holder, bool lingering);
 /* The pages asked to be dropped are gone. */
 void kr_lease_state_dropped(struct kr_lease_state *holder);
@@ -132,12 +133,12 @@ uint8_t kr_lease_state_lost(struct kr_lease_state *holder);
 /* The server gave KINDS back. SAME: the bytes are those that were cached; else READ and the kernel's pages go. */
 void kr_lease_state_reclaimed(struct kr_lease_state *holder, uint8_t kinds, bool same);
 
-/* Whether nothing can be given up, because bytes are on their way to the server that it would be given up without. */
-void kr_lease_state_bind(struct kr_lease_state *holder, bool bound);
+/* KEEPS: the node gives up no lease for now, because bytes that the server must have before are on their way to it. */
+void kr_lease_state_keep(struct kr_lease_state *holder, bool keeps);
 
-/* What to do next; the holder counts it as begun. RET_KINDS is set for ASK, ANSWER and RETURN. */
+/* The next action, which counts as begun.  Sets RET_KINDS for ASK, ANSWER and RETURN. */
 enum kr_lease_state_action kr_lease_state_next(struct kr_lease_state *holder, uint8_t *ret_kinds);
-/* Whether the kernel's pages have to go, because of what is being given up. */
+/* Whether the kernel's pages must go, because a kind that covers them is being given up. */
 bool kr_lease_state_must_drop(const struct kr_lease_state *holder);
 /* Nothing held, wanted, asked, dirty or on its way: the file can be forgotten. */
 bool kr_lease_state_idle(const struct kr_lease_state *holder);

@@ -225,7 +225,7 @@ static void step(struct kr_lock_call *call)
 		kr_file_wait(file, &call->waiter);
 		return;
 	}
-	/* What the server refuses for good is reported by fsync and close, and must not keep the lock. */
+	/* fsync and close report bytes that the server refuses for good; these must not delay the lock. */
 	if (call->flush && !file->mount->files->flush->is_hopeless(file) &&
 		kr_file_before_change(file, &call->waiter, UINT64_MAX) == -EAGAIN)
 		return;

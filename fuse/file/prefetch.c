@@ -33,7 +33,7 @@ struct prefetch {
 	struct kr_down down;
 	uint64_t until_ns;
 	bool begun;                     /* blocks come, also when the server waits no longer */
-	struct kr_prefetch_reply reply; /* what is known of it so far */
+	struct kr_prefetch_reply reply; /* as far as it is known */
 };
 
 static void drop(struct prefetch *prefetch)

@@ -10,7 +10,7 @@ struct kr_mount;
 
 /* Registers PREFETCH; before the rpc starts. */
 struct kr_prefetches *kr_prefetches_new(struct kr_mount *mount);
-/* Before the files stop: what is asked is not answered any more. Freed when the loop has run. NULL is fine. */
+/* Before the files stop: the node answers no request any more. Freed when the loop has run. NULL is fine. */
 void kr_prefetches_free(struct kr_prefetches *prefetches);
 
 #endif

@@ -201,8 +201,8 @@ void kr_recall_drop(struct kr_file *file)
 	kr_notify(file->mount->notifier, &drop->job);
 }
 
-/* A borrower that was cut off (fuse/base/lent.h) has dropped its pages by itself, and says so as soon as it hears of the
- * drop.  The server may have lost patience, so until then no read may have what is cached here.  A read that waits for
+/* A borrower that was cut off (fuse/base/lent.h) has dropped its pages by itself, and says so as soon as it hears of
+ * the drop.  The server may have lost patience, so until then no read may use this node's cache.  A read that waits for
  * longer began before the cut, and the kernel waits for it. */
 static bool is_cut_off(struct kr_file_drop *drop, uint64_t now)
 {

@@ -200,7 +200,7 @@ int kr_journal_open(
 	return 0;
 }
 
-/* What the end of the daemon leaves is on the disk, and says so: a reboot that follows is no loss of power. */
+/* Syncs all records and makes the file `clean`: a reboot that follows is then no loss of power. */
 static int leave_clean(struct kr_journal *journal)
 {
 	struct kr_segment *segment;

@@ -41,7 +41,7 @@ struct kr_journal_options {
 	void *context;
 };
 
-/* What the journal must know of a file. */
+/* The journal's part of a file. */
 struct kr_journal_file {
 	struct kr_fid fid;
 	char *hint;        /* a path for people, owned; may be NULL */
@@ -52,7 +52,7 @@ struct kr_journal_file {
 struct kr_journal_file *kr_journal_file_new(const struct kr_fid *fid, const char *hint);
 void kr_journal_file_free(struct kr_journal_file *file);
 
-/* What is known of a file with refused bytes whose lease has been given back: UNCOVERED in journal_format.h. */
+/* A file with refused bytes whose lease the node has given back: UNCOVERED in journal_format.h. */
 struct kr_uncovered {
 	struct kr_fid fid;
 	struct kr_time since; /* by the server's clock: no other node could write before */
@@ -95,12 +95,12 @@ void kr_recovery_fini(struct kr_recovery *recovery);
  * small; -EPROTO: live writes in format version 1; -ENOMEM, or what the filesystem said.  Damage is not an error. */
 int kr_journal_open(
 	const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal);
-/* What RECOVERY's power_lost of kr_journal_open would say, before it is called; NODE_BOOT as of the options.  Changes
- * nothing, blocks.  False if there is no journal. */
+/* Whether kr_journal_open would set RECOVERY's power_lost; NODE_BOOT as of the options.  Changes nothing, blocks.
+ * False if there is no journal. */
 bool kr_journal_lost_power(const char *directory, const uint8_t *node_boot);
 /* After a loss of power: the server has judged all that the recovery found, so no later start need tell of it. */
 void kr_journal_power_settled(struct kr_journal *journal);
-/* Closes; removes free segments, syncs what is left in others.  Blocks.  No thread uses the journal any more. */
+/* Closes; removes free segments, and syncs the records of the others.  Blocks.  No thread uses the journal any more. */
 void kr_journal_free(struct kr_journal *journal);
 
 /* Journals LENGTH (1..KR_JOURNAL_APPEND_MAX) bytes for OFFSET of FILE.  0 and *RET_EXTENT, held once; -EAGAIN:
@@ -128,8 +128,8 @@ void kr_journal_trim(struct kr_journal *journal, const struct kr_extent_map *map
 void kr_journal_discard_damage(struct kr_journal *journal);
 
 /* The data of PIECE, which has a holder, can be read until kr_journal_unpin, also when the holder has gone.  A pin
- * keeps no record alive: a start of the daemon never sends for its sake what is durable, and maybe overwritten by
- * others. */
+ * keeps no record alive: no start of the daemon sends bytes because of a pin that are durable, and that other nodes may
+ * have overwritten. */
 void kr_journal_pin(struct kr_journal *journal, const struct kr_extent *piece);
 void kr_journal_unpin(struct kr_journal *journal, const struct kr_extent *piece);
 

@@ -20,7 +20,7 @@ enum {
 	SAY_AGAIN_S = 60,
 };
 
-/* What one append writes where. */
+/* The slots and the place in k.data that one append has reserved. */
 struct reservation {
 	struct kr_segment *segment;
 	uint32_t first_slot, slots; /* the name's included */
@@ -266,8 +266,8 @@ static int try_append(struct kr_journal *journal, struct kr_journal_file *file, 
 	return 0;
 }
 
-/* What a program hears of the local disk: how it is full, else that it is broken.  The details (a removed directory, a
- * filesystem made read-only) are no business of the written file. */
+/* The errno that a program gets for an error ERR of the local disk: how it is full, else that it is broken (EIO).  The
+ * program has no use for the details (a removed directory, a filesystem made read-only). */
 static int disk_error(struct kr_journal *journal, int err)
 {
 	if (err == -EAGAIN)
@@ -292,8 +292,8 @@ static bool make_room(struct kr_journal *journal, bool disk_full)
 		(disk_full && options->make_room && options->make_room(options->context, 2 * journal->data_size));
 }
 
-/* Of a full disk: whether the journal itself has bytes on it, which will go when the server has them, or when who has
- * pinned them has read them. */
+/* Whether, on a full disk, the journal itself has bytes that will go: when the server has them, or when the stage that
+ * has pinned them has read them. */
 static bool holds_bytes(struct kr_journal *journal, int err)
 {
 	KR_SCOPED_LOCK(&journal->lock);

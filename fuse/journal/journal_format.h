@@ -55,7 +55,7 @@
  * daemon died, or failed.  The writer syncs nothing: the page cache outlives a daemon killed at any instant, and that
  * is what the journal promises (P6).  When the *machine* loses power, what the kernel had not yet written back is
  * missing.  Checksums find the gap, and the header's node_boot tells a loss of power from a killed daemon.  A daemon
- * that ends in peace with records left syncs them.  Then it makes the file `clean` with its node_boot: nothing of that
+ * whose clean shutdown leaves records syncs them.  Then it makes the file `clean` with its node_boot: nothing of that
  * boot was lost.  The next start writes its own node_boot into the headers of that boot's segments, copy 0, then copy
  * 1. (Of two sound copies with one number the first counts.) Then the start removes `clean` and syncs the directory,
  * before it changes anything else.

@@ -73,7 +73,8 @@ static void mark_dead(struct kr_segment *segment, uint32_t slot)
 		segment->states[slot].unmarked = true;
 }
 
-void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes)
+/* The segment may be gone afterwards. */
+static void release_slot(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes)
 {
 	struct kr_slot_state *state = &segment->states[slot];
 
@@ -146,7 +147,7 @@ void kr_journal_release(void *context, const struct kr_extent *piece)
 	struct kr_journal *journal = context;
 
 	pthread_mutex_lock(&journal->lock);
-	for_each_slot(journal, piece, kr_slot_release);
+	for_each_slot(journal, piece, release_slot);
 	unlock_and_tell(journal);
 }
 

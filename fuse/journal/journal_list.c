@@ -83,7 +83,7 @@ void kr_scan_dump(const struct kr_scan *scan, bool all, FILE *out)
 			print_ref(scan, &scan->refs[i], out);
 }
 
-/* What is live of one file. */
+/* The live records of one file. */
 struct tally {
 	uint64_t records, bytes, end;
 };

@@ -11,7 +11,7 @@
 #define KR_JOURNAL_CLEAN "clean" /* see WRITING in journal_format.h */
 #define KR_SEGMENT_DATA_MIN (UINT64_C(2) << 20)
 
-/* What the writer knows of a slot without looking at the disk. */
+/* A slot, as the writer remembers it. */
 struct kr_slot_state {
 	uint32_t data, length; /* of the record's bytes in k.data; length 0: damaged, of unknown place */
 	uint32_t held;         /* bytes times holders; a dead record, a NAME: 0 */
@@ -84,14 +84,14 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 	struct kr_segment **ret_segment);
 /* Unmaps and closes; REMOVE: deletes the files too. */
 void kr_segment_free(struct kr_journal *journal, struct kr_segment *segment, bool remove);
-/* What it counts against journal_max. */
+/* The bytes that SEGMENT counts against journal_max. */
 uint64_t kr_segment_cost(const struct kr_segment *segment);
 /* All of it is on the disk, or its index with all marks; 0 or -errno.  Blocks; the lock need not be held.  After a
  * failure the kernel takes the pages for clean: it never succeeds again. */
 int kr_segment_sync(struct kr_segment *segment);
 int kr_segment_sync_index(struct kr_segment *segment);
-/* BODY stores into LENGTH bytes of the mapped index at OFFSET, which are zeros, or nothing yet.  0, or what the disk
- * says of a write there: a filesystem that copies what is overwritten may be full. */
+/* BODY stores into LENGTH bytes of the mapped index at OFFSET, which are zeros, or nothing yet.  0, or the errno
+ * of a write there: a filesystem that copies on write may be full. */
 int kr_segment_store(struct kr_journal *journal, const struct kr_segment *segment, uint64_t offset, size_t length,
 	void (*body)(void *context), void *context);
 void kr_segment_name(uint32_t pair, const char *suffix, char ret_name[16]);
@@ -113,8 +113,6 @@ struct kr_segment *kr_journal_segment(struct kr_journal *journal, uint64_t numbe
 /* The slot whose data PLACE lies in. */
 uint32_t kr_segment_slot(const struct kr_segment *segment, uint32_t place);
 void kr_slot_hold(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
-/* The segment may be gone afterwards. */
-void kr_slot_release(struct kr_journal *journal, struct kr_segment *segment, uint32_t slot, uint32_t bytes);
 
 /* --- journal_recover.c --- */
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery);

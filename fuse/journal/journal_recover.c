@@ -146,8 +146,8 @@ static int take_writes(struct kr_rebuild *r)
 
 /* --- the segments in use again ----------------------------------------------------------------- */
 
-/* States of all slots; what is no readable record, or lies behind the end of the data, is an empty place between its
- * neighbours: it takes no space. */
+/* Fills the states of all slots.  A slot without a readable record, or behind the end of the data, is an empty place
+ * between its neighbours: it takes no space. */
 static void fill_states(struct kr_rebuild *r)
 {
 	for (size_t i = 0; i < r->scan->ref_count; i++) {
@@ -277,7 +277,7 @@ static void store_copy(void *context)
 }
 
 /* Segments of FROM_BOOT (NULL: of any) are of this one now.  Killed in between, the first copy is the new one, or torn,
- * and the second still the old.  What the disk does not take is of a former boot still. */
+ * and the second still the old.  Segments whose headers the disk does not take stay of the former boot. */
 static void take_over(struct kr_journal *journal, const uint8_t *from_boot)
 {
 	struct kr_segment *segment;

@@ -26,7 +26,7 @@ struct kr_rebuild {
 /* NULL: the journal has nothing of it. */
 struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid);
 
-/* When all records are taken: which files' dirty bytes are uncovered.  What cannot be read is damage. */
+/* When all records are taken: which files' dirty bytes are uncovered.  A list that cannot be read is damage. */
 void kr_reopen_uncovered(struct kr_rebuild *r);
 
 #endif

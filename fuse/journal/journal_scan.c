@@ -203,7 +203,7 @@ static int collect_names(struct kr_scan *scan, uint8_t *buffer)
 	return 0;
 }
 
-/* --- what is wrong ----------------------------------------------------------------------------- */
+/* --- damage ------------------------------------------------------------------------------------ */
 
 struct kr_journal_damage *kr_scan_add_damage(struct kr_scan *scan, const char *format, ...)
 {

@@ -81,7 +81,7 @@ void kr_scan_record(const struct kr_scan *scan, const struct kr_scan_ref *ref, s
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number);
 
 /* --- journal_files.c ---- */
-/* Whether the last daemon ended in peace, and in which boot of the machine. */
+/* Whether the last daemon had a clean shutdown, and in which boot of the machine. */
 bool kr_scan_clean(int dir_fd, uint8_t ret_boot[16]);
 /* POWER LOST in journal_format.h, where the machine's boot is NODE_BOOT now.  Does not read the records' data. */
 bool kr_scan_lost_power(int dir_fd, const uint8_t node_boot[16]);

@@ -12,7 +12,7 @@ void kr_scan_close_segment(struct kr_scan_segment *segment);
 /* --- journal_scan.c -------------------------------------------------------------------------------- */
 /* With nothing read; kr_scan_free. */
 struct kr_scan *kr_scan_new(int dir_fd);
-/* Adds to what is wrong; borrowed until the scan is freed. */
+/* Adds a damage; borrowed until the scan is freed. */
 struct kr_journal_damage *kr_scan_add_damage(struct kr_scan *scan, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

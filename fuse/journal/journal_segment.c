@@ -28,7 +28,7 @@ uint64_t kr_segment_cost(const struct kr_segment *segment)
 	return ((segment->used_data + 4095) & ~UINT64_C(4095)) - segment->punched + segment->map_size;
 }
 
-/* What a sync gave. */
+/* ERR: of a sync of SEGMENT, which never succeeds again after one that failed. */
 static int synced(struct kr_segment *segment, int err)
 {
 	if (err)
@@ -170,7 +170,7 @@ static int map_index(struct kr_segment *segment, int fd)
 	return 0;
 }
 
-/* Where a filesystem copies what is overwritten, the zeros keep no room for what comes; also slow, and no use to us. */
+/* On a filesystem that copies on write, the zeros keep no room for records, and copying is slow. */
 static void overwrite_in_place(int fd)
 {
 	struct statfs fs;
@@ -289,8 +289,8 @@ int kr_segment_open(struct kr_journal *journal, uint32_t pair, const struct kr_j
 	return 0;
 }
 
-/* REMOVAL in journal_format.h. What stays, because the disk has an error, is found by the next start: all dead, but
- * whole. */
+/* REMOVAL in journal_format.h. A file that stays, because the disk has an error, has dead records alone, and
+ * is whole: the next start finds it. */
 static void remove_pair(struct kr_journal *journal, uint32_t pair)
 {
 	char name[16];

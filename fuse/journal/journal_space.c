@@ -20,7 +20,7 @@ struct hole {
 	uint32_t from, to;
 };
 
-/* What is to be punched in one segment. */
+/* The holes to punch in one segment. */
 struct holes {
 	struct kr_segment *segment;
 	struct hole *list;

@@ -16,11 +16,11 @@ enum { KR_UNCOVERED_LINE_MAX = 2 * KR_FID_MAX + 64 };
 size_t kr_uncovered_format(const struct kr_uncovered *uncovered, char line[KR_UNCOVERED_LINE_MAX]);
 /* The file of the line at *REST, which goes on to the next one. 0; -ENODATA: there is no more; -EBADMSG: it is none. */
 int kr_uncovered_next(const char **rest, struct kr_uncovered *ret_uncovered);
-/* What DIR_FD has: *RET_TEXT (the caller's, also with an error), of which *RET_LINES are the lines. 0, -ENOENT,
- * -EBADMSG (damaged) or -errno. */
+/* Reads the list in DIR_FD: *RET_TEXT (the caller's, also with an error), of which *RET_LINES are the lines. 0,
+ * -ENOENT, -EBADMSG (damaged) or -errno. */
 int kr_uncovered_read(int dir_fd, char **ret_text, const char **ret_lines);
 
-/* Replaces what is there by TEXT, which is durable then; an empty TEXT removes it. 0 or -errno with a reason: then the
+/* Replaces the list by TEXT, which is durable then; an empty TEXT removes it. 0 or -errno with a reason: then the
  * former text is there, whole.  Where only the sync of the directory failed, TEXT is there already, and a loss of power
  * may bring the former text back. */
 int kr_journal_write_uncovered(struct kr_journal *journal, const char *text, size_t length);

@@ -90,7 +90,7 @@ struct notification {
 	uv_work_t work;
 	struct kr_borrower_kernel *kernel;
 	struct kr_buf *data; /* the lender's; NULL: the borrower's own, which drops NUMBER */
-	uint64_t id;         /* the lender waits for its result; 0: nobody does */
+	uint64_t id;         /* the lender waits for its result; 0: it does not */
 	uint64_t number;
 	int err;
 };
@@ -145,8 +145,8 @@ static void start_drop(uint64_t number, void *context)
 	start_notification(context, &(struct notification){.number = number});
 }
 
-/* What the borrower has dropped while it was cut off, the lender need not wait for.  The kernel would wait for programs
- * that have begun to read since, and these for the daemon. */
+/* The lender need not wait for pages that the borrower has dropped while it was cut off.  The kernel would wait for
+ * programs that have begun to read since, and these for the daemon. */
 static void take_notification(struct kr_borrower_kernel *k, uint64_t id, struct kr_buf *data)
 {
 	const struct kr_lend_message_request answer = {.kind = KR_LEND_NOTIFIED, .id = id};

@@ -112,7 +112,7 @@ static uint64_t limited(uint64_t wanted, uint64_t limit)
 	return wanted == 0 || (limit && limit < wanted) ? limit : wanted;
 }
 
-/* What the lender's administrator has said. */
+/* The options that the lender's administrator has set. */
 static void add_own_arguments(struct kr_lend_child *child)
 {
 	static const char *const transports[] = {"auto", "tcp", "verbs"};

@@ -24,7 +24,7 @@ enum { TICK_MS = 500, GUESTS_MAX = 64, GUEST_MS = 10000, BACKLOG = 128, PARTING_
 
 static struct kr_lender lender;
 
-/* --- who they are ----------------------------------------------------------------------------- */
+/* --- the proof of identity -------------------------------------------------------------------- */
 
 static int challenge(struct kr_lend_peer *peer, const struct kr_auth_request *request, struct kr_auth_reply *ret_reply)
 {
@@ -250,7 +250,7 @@ static void on_closed(struct kr_conn *conn, int err, const char *reason)
 
 	(void)err;
 	if (child && !child->ready)
-		kr_lend_child_end(child); /* nobody waits for it any more */
+		kr_lend_child_end(child); /* its borrower does not wait for it any more */
 	else if (child && !child->ended && !child->ending)
 		kr_log_warn("node %s, %s: the connection is lost (%s); its daemon waits for it", child->node,
 			child->mount_point, reason);

@@ -28,10 +28,10 @@ struct kr_lend_link {
 void kr_lend_link_init(struct kr_lend_link *link);
 void kr_lend_link_fini(struct kr_lend_link *link);
 /* Numbers MESSAGE (kind, id, status and caller; copied) and keeps it with a reference to DATA, which may be NULL.
- * Returns what is to be sent now if there is a connection; borrowed until the peer acknowledges it. */
+ * Returns the message to send now if there is a connection; borrowed until the peer acknowledges it. */
 const struct kr_lend_kept *kr_lend_link_add(
 	struct kr_lend_link *link, const struct kr_lend_message_request *message, struct kr_buf *data);
-/* What this side has received, for the `ack` or `seen` of whatever is sent now. */
+/* The number of the last message that this side has received, for the `ack` or `seen` of the next one it sends. */
 uint64_t kr_lend_link_tell(struct kr_lend_link *link);
 /* A message with LENGTH bytes of data has come.  1: it is new, and to be delivered; 0: it has come before; -EPROTO: one
  * before it is missing, or it acknowledges what was never sent. */

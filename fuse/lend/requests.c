@@ -183,7 +183,8 @@ bool kr_lend_requests_take(struct kr_lend_requests *requests, const void *messag
 	return true;
 }
 
-/* What the kernel may use for how long without asking.  All begins with the same fields. */
+/* Shortens the time for which the kernel may use an entry or attributes without asking.  All such answers begin with
+ * the same fields. */
 static void shorten(uint64_t *seconds, uint32_t *nanoseconds, uint64_t most_ns)
 {
 	if (*seconds < most_ns / KR_NS_PER_S ||

@@ -1,5 +1,5 @@
-/* A bounded store of notes (common/rpc/attr_cache.h): bytes by key, dropped by slot, by age and, beyond
- * KR_ATTR_CACHE_MAX, the oldest first. Knows nothing of what they mean; not thread-safe.
+/* A bounded store of attribute cache entries (common/rpc/attr_cache.h): bytes by key, dropped by slot, by age and,
+ * beyond KR_ATTR_CACHE_MAX, the oldest first. The store does not know what the bytes mean; not thread-safe.
  */
 #ifndef KR_FUSE_ATTR_CACHE_STORE_H
 #define KR_FUSE_ATTR_CACHE_STORE_H
@@ -10,10 +10,10 @@
 #include "common/base/table.h"
 #include "common/base/types.h"
 
-/* --- keys: what was asked, of which file, and, where the answer depends on it, by whom --- */
+/* --- keys: the question, the file, and, where the answer depends on the caller, the caller --- */
 
-/* WHOLE, of a directory: the hashes, in ascending order, of all names that it had.  Names that it has got since then
- * are noted as ENTRY, asked for later, so WHOLE ends before they do. */
+/* WHOLE, of a directory: the hashes, in ascending order, of all names that it had.  Each name that it
+ * has got since then has an ENTRY, which was asked for later, so WHOLE ends before that ENTRY does. */
 enum kr_note_kind {
 	KR_ATTR_CACHE_ENTRY,
 	KR_ATTR_CACHE_SEARCH,
@@ -35,8 +35,8 @@ struct kr_attr_cache_key {
 void kr_attr_cache_key(struct kr_attr_cache_key *key, enum kr_note_kind kind, const struct kr_fid *fid);
 void kr_attr_cache_key_by(
 	struct kr_attr_cache_key *key, enum kr_note_kind kind, const struct kr_fid *fid, const struct kr_cred *cred);
-/* What a name stands for is the same for all who may search the directory, which is noted by itself
- * (KR_ATTR_CACHE_SEARCH). */
+/* A name stands for the same file for all callers who may search the directory.  Whether a caller may is an entry of
+ * its own (KR_ATTR_CACHE_SEARCH). */
 void kr_attr_cache_key_entry(struct kr_attr_cache_key *key, const struct kr_fid *parent, const char *name);
 void kr_attr_cache_key_xattr(
 	struct kr_attr_cache_key *key, const struct kr_fid *fid, const struct kr_cred *cred, const char *name);
@@ -57,12 +57,12 @@ struct kr_attr_cache_entry {
 	struct kr_attr_cache_page *page; /* its slot's */
 	uint32_t key_length, length;
 	uint64_t asked_ns; /* its age counts from then */
-	uint64_t true_ns;  /* true at that moment, and later as far as we ourselves have changed nothing */
+	uint64_t true_ns;  /* the answer was true then, and later as far as this node has changed nothing */
 	int err;           /* the answer's */
 	uint8_t bytes[];   /* key, value */
 };
 
-/* The notes of one slot: exists while there are any. */
+/* The entries of one slot: exists while there are any. */
 struct kr_attr_cache_page {
 	struct kr_table_link by_slot;
 	uint32_t slot;
@@ -78,26 +78,26 @@ struct kr_attr_cache_store {
 
 void kr_attr_cache_store_init(struct kr_attr_cache_store *store);
 void kr_attr_cache_store_fini(struct kr_attr_cache_store *store);
-/* Notes, in the place of what was noted under KEY before, an answer that was asked for at ASKED_NS: ERR, and VALUE
- * (copied). False: it could not be. */
+/* Puts an answer that the node asked for at ASKED_NS, ERR and VALUE (copied), in the place of KEY's former entry.
+ * False: out of memory. */
 bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,
 	uint64_t asked_ns, int err, const void *value, size_t length);
 /* The same of a list: part of what is in SLOT that kr_attr_cache_store_forget_lists forgets. */
 void kr_attr_cache_store_put_list(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,
 	uint64_t asked_ns, const void *value, size_t length);
-/* What is noted under KEY, unless it is too old at NOW_NS; borrowed until the next call. NULL. */
+/* The entry of KEY, borrowed until the next call; NULL: there is none, or it is too old at NOW_NS. */
 const struct kr_attr_cache_entry *kr_attr_cache_store_get(
 	const struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t now_ns);
-/* Overwrites the value of NOTE, which is as long. */
+/* Overwrites the value of ENTRY with VALUE, which is as long. */
 void kr_attr_cache_store_amend(
 	struct kr_attr_cache_store *store, const struct kr_attr_cache_entry *entry, const void *value);
 static inline const void *kr_note_value(const struct kr_attr_cache_entry *entry)
 {
 	return entry->bytes + entry->key_length;
 }
-/* What is noted under KEY has been true at AT_NS, which is later than when it was asked for. */
+/* The entry of KEY was true at AT_NS, too, which is later than when the node asked for it. */
 void kr_attr_cache_store_confirm(struct kr_attr_cache_store *store, const void *key, size_t key_length, uint64_t at_ns);
-/* Drops what is noted under KEY. */
+/* Drops the entry of KEY. */
 void kr_attr_cache_store_drop(struct kr_attr_cache_store *store, const void *key, size_t key_length);
 void kr_attr_cache_store_forget_lists(struct kr_attr_cache_store *store, uint32_t slot);
 /* Drops what is in SLOT; KR_ATTR_CACHE_ALL: everything. */

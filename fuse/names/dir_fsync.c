@@ -76,7 +76,8 @@ static bool is_past(uint64_t then_ns, uint64_t seconds, uint64_t now_ns)
 	return then_ns + seconds * KR_NS_PER_S < now_ns;
 }
 
-/* What is settled, or has been lost for long, at NOW_NS, when the server is heard; and what is too much. */
+/* Forgets changes that have settled, or were lost long ago, at NOW_NS, when the server is heard, and the oldest of too
+ * many. */
 static void forget_old(struct kr_dir_fsync *syncs, uint64_t now_ns)
 {
 	struct change *change;

@@ -7,9 +7,9 @@
  * KR_DIR_LOST_S after the boot was heard of.
  *
  * A change that had been made KR_DIR_SETTLED_S before the server was last heard counts as on the disk: file systems
- * write down their names within half a minute.  A server that was stopped in peace has lost nothing, and no other boot
- * is heard of (server/base/clean_shutdown.h). At most KR_DIR_FSYNC_MAX directories are remembered, those that were
- * changed last.  Loop thread, but for kr_dir_fsync_begin.
+ * write down their names within half a minute.  After a clean shutdown the server has lost nothing, and the node
+ * hears of no other boot (server/base/clean_shutdown.h). The node remembers KR_DIR_FSYNC_MAX directories at most, the
+ * latest changed.  Loop thread, but for kr_dir_fsync_begin.
  */
 #ifndef KR_FUSE_DIR_FSYNC_H
 #define KR_FUSE_DIR_FSYNC_H

@@ -21,8 +21,9 @@ struct kr_dir_listing;
 
 struct kr_dir_listing *kr_dir_listing_new(void);
 void kr_dir_listing_free(struct kr_dir_listing *listing);
-/* A page of entries as READDIR's reply has them, from position COOKIE: 0 begins anew.  Entries that do not follow what
- * is here are no use; of those beyond KR_DIR_LISTING_NAMES_MAX the first give way.  What is malformed ends the page. */
+/* A page of entries as READDIR's reply has them, from position COOKIE: 0 begins anew.  The listing ignores entries that
+ * do not follow its last one, and drops its first ones beyond KR_DIR_LISTING_NAMES_MAX.  A malformed entry ends the
+ * page. */
 void kr_dir_listing_add(struct kr_dir_listing *listing, uint64_t cookie, const void *entries, size_t length);
 /* The position behind the last entry. */
 uint64_t kr_dir_listing_end(const struct kr_dir_listing *listing);

@@ -208,7 +208,7 @@ static void note_size(struct kr_inode *inode, uint64_t size)
 		inode->size = SIZE_UNSURE;
 }
 
-/* More than what is known of since the file was cut. */
+/* Whether SIZE is larger than any size that the node has learned since the file was cut. */
 static bool is_stale(const struct kr_inode *inode, uint64_t size, uint32_t cuts)
 {
 	return cuts != inode->cuts && size > inode->last_size;

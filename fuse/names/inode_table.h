@@ -67,18 +67,17 @@ enum kr_size_reply kr_inode_reply_size(struct kr_inodes *inodes, uint64_t number
  * to be ended. */
 bool kr_inode_notify_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts);
 void kr_inode_notified_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t cuts, bool told);
-/* A write of this node, whose bytes end at END in the kernel's eyes, is being answered. */
+/* The node is answering a write whose bytes, as the kernel sees it, end at END. */
 void kr_inode_size_grown(struct kr_inodes *inodes, uint64_t number, uint64_t end);
 /* The kernel sees from an answer of ours that the file ends at SIZE, or ended there when that was made: a read was
  * short, attributes were set. */
 void kr_inode_size_seen(struct kr_inodes *inodes, uint64_t number, uint64_t size);
-/* The file has been cut, or may have been. Whether somebody is just telling a size. */
+/* The file has been cut, or may have been. Returns whether a thread is just telling the kernel a size. */
 bool kr_inode_truncated(struct kr_inodes *inodes, const struct kr_fid *fid);
-/* Waits for those. Blocks as what they do does, for page locks: in kr-notify only. */
+/* Waits for those threads.  They, and so this, may wait for page locks: in kr-notify only. */
 void kr_inode_await_notifiers(struct kr_inodes *inodes, const struct kr_fid *fid);
-/* What is said of a directory that is gone and that a program still has open or works in (the server has nothing to say
- * of it any more): what it was when it was last looked up, without a name. False: not a directory, or not known. NUMBER
- * as for kr_inode_fid. */
+/* The attributes of a directory that is gone at the server, and that a program still has open or works in: those of the
+ * last lookup, without a name. False: not a directory, or not known. NUMBER as for kr_inode_fid. */
 bool kr_inode_removed_directory(struct kr_inodes *inodes, uint64_t number, struct kr_attr *ret_attr);
 /* The kernel forgets COUNT lookups (or: a reply with a lookup did not reach it). */
 void kr_inode_forget(struct kr_inodes *inodes, uint64_t number, uint64_t count);

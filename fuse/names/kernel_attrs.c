@@ -284,7 +284,7 @@ static void sweep_some(struct kr_mount *mount)
 	kr_notify(mount->attr_notifier, &job->notify);
 }
 
-/* What is granted from now on is taken back here, or by the next sweep. */
+/* Takes back all ACLs that were granted before; the next sweep takes back those that are granted from now on. */
 static void sweep(uv_timer_t *timer)
 {
 	struct kr_mount *mount = timer->data;

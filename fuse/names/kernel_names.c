@@ -216,7 +216,7 @@ void kr_kernel_names_answer(struct kr_mount *mount, uint32_t bucket, const struc
 		kr_rpc_answer(mount->rpc, down, 0, NULL);
 		return;
 	}
-	lend_no_more(&names->all, KR_NAME_PEACE_S);
+	lend_no_more(&names->all, KR_NAME_PAUSE_S);
 	atomic_fetch_add_explicit(&names->delayed, 1, memory_order_relaxed);
 	waiting = kr_xcalloc(1, sizeof(*waiting));
 	waiting->bucket = bucket;
@@ -233,7 +233,7 @@ void kr_kernel_names_take_back(struct kr_mount *mount, const struct kr_fid *dir)
 
 	lend_no_more(loans, KR_NAME_QUIET_S);
 	while (!is_over(loans, kr_clock_ns())) {
-		lend_no_more(&names->all, KR_NAME_PEACE_S);
+		lend_no_more(&names->all, KR_NAME_PAUSE_S);
 		uv_sleep(LOOK_AGAIN_MS);
 	}
 }

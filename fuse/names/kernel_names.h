@@ -9,12 +9,12 @@
  *   - of a name that exists and that the attribute cache knows, while no request of our own changes it;
  *   - in a directory that every caller may search, because the kernel asks nobody then (attr_cache.h);
  *   - in a directory that no other node has changed for KR_NAME_QUIET_S, and while no loan has delayed another node
- *     for KR_NAME_PEACE_S.
+ *     for KR_NAME_PAUSE_S.
  *
  * Taking it back.  Every call that makes the kernel drop a name waits for the directory's lock.  A request of our own
  * that waits for the server may hold that, and the server may wait for us.  So the node waits until the loan is over:
  * it answers INVALIDATE of a bucket KR_NAME_LENT_MS after its latest reply with a loan there.  Another node's changes
- * are delayed by that much at most, and once in KR_NAME_PEACE_S.
+ * are delayed by that much at most, and once in KR_NAME_PAUSE_S.
  *
  * Invariant.  When this node has answered INVALIDATE, the kernel walks no name of that bucket without LOOKUP.  Why: a
  * thread that lends first counts itself as lending, and then looks into the attribute cache.  The loop thread first
@@ -45,7 +45,7 @@ enum {
 	KR_NAME_LISTED_S = 10,
 	KR_NAME_BURST = 16,
 	KR_NAME_QUIET_S = 60,
-	KR_NAME_PEACE_S = 5,
+	KR_NAME_PAUSE_S = 5,
 };
 
 struct kr_kernel_names;

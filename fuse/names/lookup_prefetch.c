@@ -242,7 +242,7 @@ static void tell_listing(struct call *call)
 		kr_dir_listing_restrain(listed->listing);
 }
 
-/* What the reply says has been noted already; those who have waited find it there, or not. */
+/* The attribute cache has the names of the reply already; the waiting lookups look there. */
 static void on_reply(void *context, int err, const void *reply, struct kr_buf *data)
 {
 	struct call *call = context;
@@ -334,7 +334,9 @@ static void ask_page(struct walk *walk)
 	kr_rpc_call(walk->mount->rpc, KR_MSG_READDIR, &msg, NULL, 0, KR_RPC_READ_ONLY | KR_RPC_HARD, on_page, walk);
 }
 
-/* An error (who may search need not be allowed to list) leaves names to be asked for one by one. */
+/* After an error the node asks for names one by one.  (A user who may search a directory need not be allowed to list
+ * it.)
+ */
 static void on_page(void *context, int err, const void *message, struct kr_buf *data)
 {
 	const struct kr_readdir_reply *reply = message;

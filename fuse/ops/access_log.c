@@ -154,7 +154,7 @@ static void add_line(struct kr_access_reader *reader, const char *line, size_t l
 		kr_put_bytes(&reader->lines, line, length);
 }
 
-/* What the request has waited for elsewhere, in microseconds; NULL: nothing. */
+/* For how long the request has waited, by cause, in microseconds; NULL: it has not. */
 static json_t *make_waits(const struct kr_kernel_request *request)
 {
 	static const char *const names[KR_WAITS] = KR_WAIT_NAMES;

@@ -34,7 +34,7 @@ static bool take_holder(struct kr_reader *reader, uint64_t size, struct holder *
 	ret_holder->name[length] = 0;
 	ret_holder->cached = kr_take_u64(reader);
 	ret_holder->unflushed = kr_take_u64(reader);
-	/* What has just been flushed may be in both. */
+	/* Bytes that the node has just flushed may count in both. */
 	ret_holder->bytes = KR_MIN(ret_holder->cached + ret_holder->unflushed, KR_MAX(size, ret_holder->unflushed));
 	return !reader->failed;
 }

@@ -17,7 +17,7 @@ struct kr_io_trace;
 struct kr_io_trace *kr_io_trace_new(struct kr_mount *mount);
 /* Loop thread, before it ends: closes the timer. */
 void kr_io_trace_close(struct kr_io_trace *trace);
-/* The loop has ended, and no request will come; writes what is left.  NULL is fine. */
+/* The loop has ended, and no request will come; writes the sums that are left.  NULL is fine. */
 void kr_io_trace_free(struct kr_io_trace *trace);
 
 /* Loop thread.  Begins a new file; -EEXIST: it is on; other errors of the file, with a reason. */

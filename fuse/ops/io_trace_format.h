@@ -50,7 +50,7 @@ enum kr_io_trace_kind {
 	KR_IO_TRACE_KINDS
 };
 
-/* What a request waits for.  It waits for one thing at a time. */
+/* The causes for which a request waits, one at a time. */
 enum kr_wait {
 	KR_WAIT_HERE, /* this machine: the daemon, its journal's disk and its cache's disk, and all that is not below */
 	KR_WAIT_REQUEST, /* the server's answer: names, attributes, opens */

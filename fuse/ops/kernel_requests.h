@@ -40,7 +40,7 @@ bool kr_kernel_requests_watched(const struct kr_kernel_requests *requests);
 
 /* A worker has received a MESSAGE of the kernel and will serve it. */
 void kr_kernel_request_arrived(struct kr_kernel_requests *requests, const void *message);
-/* What the request UNIQUE has waited for, before its answer. */
+/* For how long the request UNIQUE has waited, by cause, before its answer. */
 void kr_kernel_request_waited(struct kr_kernel_requests *requests, uint64_t unique, const uint64_t waited_ns[KR_WAITS]);
 /* The reply in IOV is about to be written (kr_shim_reply_fn): the watchers hear of it. */
 void kr_kernel_request_answered(struct kr_kernel_requests *requests, const struct iovec *iov, int count);

@@ -40,8 +40,8 @@ struct kr_cache_counters {
 	int error;              /* last error of the local disk as -errno, 0 if none since the last success */
 };
 
-/* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows what is there when it
- * returns.  MAX_BYTES 0: half of what is free.  BLOCKS. */
+/* The cache below LOCAL_DIRFD (the name "cache" is made if need be) of the given export; knows all entries when it
+ * returns.  MAX_BYTES 0: half of the free space.  BLOCKS. */
 int kr_cache_new(int local_dirfd, const uint8_t export_id[16], uint64_t max_bytes, struct kr_cache **ret_cache);
 void kr_cache_free(struct kr_cache *cache);
 void kr_cache_counters(struct kr_cache *cache, struct kr_cache_counters *ret_counters);
@@ -59,7 +59,7 @@ void kr_cache_entry_abandon(struct kr_cache_entry *entry);
 void kr_cache_abandon(struct kr_cache *cache, const struct kr_fid *fid, uint64_t version);
 /* Whether kr_cache_load has something to do: a file on disk that has not been looked at. */
 bool kr_cache_needs_load(struct kr_cache_entry *entry);
-/* Reads the map of an entry's file; what is not valid is discarded in silence.  BLOCKS. */
+/* Reads the map of an entry's file, and discards invalid parts without a message.  BLOCKS. */
 void kr_cache_load(struct kr_cache_entry *entry);
 
 bool kr_cache_has(struct kr_cache_entry *entry, uint64_t block);
@@ -84,8 +84,8 @@ int kr_cache_put(
  * KR_CACHE_MEMORY are written or read after it.  One more reference to BUF.  Errors as for kr_cache_put, which can keep
  * it then; -EBUSY: the entry has a file, or had better have one, because memory has dropped these bytes before. */
 int kr_cache_put_memory(struct kr_cache_entry *entry, uint64_t edition, struct kr_buf *buf, uint64_t checksum);
-/* Takes the entry's bytes out of memory, for kr_cache_put: they shall outlast what is read after them.  Returns owned;
- * NULL: there are none. */
+/* Takes the entry's bytes out of memory, for kr_cache_put: bytes on disk outlast those that programs read later.
+ * Returns owned; NULL: there are none. */
 struct kr_buf *kr_cache_unload_memory(struct kr_cache_entry *entry, uint64_t *ret_checksum);
 
 /* A block whose bytes change with the file's version. */

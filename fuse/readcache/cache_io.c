@@ -265,7 +265,7 @@ static int reserve(
 		return -EBUSY;
 	if (kr_blockset_has(&entry->verified, block))
 		return 1;
-	kr_cache_forget_block(entry, block); /* what is there may be damaged, this is not */
+	kr_cache_forget_block(entry, block); /* the former bytes may be damaged, these are not */
 	if (length != kr_cache_block_length(entry->size, block) || length == 0)
 		return -EINVAL;
 	if (cost > cache->counters.max_bytes || cache->counters.bytes > cache->counters.max_bytes - cost)

@@ -10,7 +10,7 @@
 #include "common/base/util.h"
 #include "fuse/readcache/cache_priv.h"
 
-/* What an entry costs besides its bytes: itself, its buffer, its places in the tables, about. */
+/* The memory that an entry takes besides its bytes: itself, its buffer, its places in the tables, about. */
 enum { OVERHEAD = 768 };
 
 struct kr_buf *kr_cache_memory_take(struct kr_cache_entry *entry)

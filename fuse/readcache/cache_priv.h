@@ -58,7 +58,7 @@ struct kr_cache_entry {
 	uint64_t bytes;      /* on disk, about */
 	uint64_t used_ns;
 	struct kr_blockset present, verified;
-	struct kr_buf *memory; /* block 0, which is the whole file; NULL: what is here is in the file */
+	struct kr_buf *memory; /* block 0, which is the whole file; NULL: the blocks are in the file */
 	uint64_t memory_checksum;
 
 	char old_name[KR_CACHE_PATH]; /* between kr_cache_rekey and kr_cache_rekey_disk */
@@ -94,7 +94,7 @@ void kr_cache_enter(struct kr_cache_entry *entry, uint64_t version);
 struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name);
 /* The header of the entry's file. With the lock held, or while the entry is busy. */
 void kr_cache_make_header(const struct kr_cache_entry *entry, bool patched, uint8_t bytes[KR_CACHE_HEADER_USED]);
-/* What a block of LENGTH bytes costs on disk, about. */
+/* The disk space of a block of LENGTH bytes, about. */
 uint64_t kr_cache_cost(uint64_t length);
 
 /* cache_memory.c */

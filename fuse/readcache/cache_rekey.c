@@ -87,7 +87,7 @@ void kr_cache_rekey(
 	}
 	if (size > entry->size && entry->size > 0)
 		drop_if_grown(entry, size);
-	/* What was cut off must not come to life when the file grows again. */
+	/* Bytes that were cut off must not return when the file grows again. */
 	entry->discard = size < entry->size;
 	if (entry->discard)
 		kr_cache_forget_blocks(entry);
@@ -160,7 +160,7 @@ static int bring_after(struct kr_cache_entry *entry, int fd)
 	return err < 0 ? err : move(entry);
 }
 
-/* What could not be brought after is no longer ours, under neither name. */
+/* The file could not be renamed or changed: removes it under both names. */
 static void abandon(struct kr_cache_entry *entry)
 {
 	char path[KR_CACHE_PATH + 4];

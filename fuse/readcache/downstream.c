@@ -79,7 +79,7 @@ static void free_want(struct want *want)
 	free(want);
 }
 
-/* Ends PULL with ERR; what is still wanted of it is given up. */
+/* Ends PULL with ERR, and gives up the blocks that it still wants. */
 static void end_pull(struct pull *pull, int err)
 {
 	struct peer *peer = pull->peer;
@@ -275,7 +275,7 @@ static void serve(struct want *want)
 	}
 }
 
-/* Serves what is ready while there is room. */
+/* Serves the blocks that are ready while there is room. */
 static void pump(struct peer *peer)
 {
 	struct kr_link *link;

@@ -47,8 +47,8 @@ void kr_hops_on(struct kr_hops *hops, uint16_t type, kr_hop_frame_fn frame, kr_h
 
 /* A connection of the caller's own (a lane) to TO: connects and proves this node's identity; frames may be queued
  * behind it at once. on_closed reports a failure: no connection, this node was refused, or the peer is not the one that
- * the server says.  RECEIVES: file data comes from there, else it goes there; so verbs know who needs buffers.  HANDLER
- * and CONTEXT as kr_conn_connect. */
+ * the server says.  RECEIVES: file data comes from there, else it goes there; so verbs know which side needs buffers.
+ * HANDLER and CONTEXT as kr_conn_connect. */
 int kr_hop_dial(struct kr_hops *hops, const struct kr_hop_address *to, bool receives,
 	const struct kr_conn_handler *handler, void *context, struct kr_conn **ret_conn);
 

@@ -27,7 +27,7 @@ enum {
 	KR_HOPS_PER_NODE = 256, /* connections of one peer, as at the server */
 };
 
-/* What is registered for one type of frame. */
+/* The functions that are registered for one type of frame. */
 struct kr_hop_handler {
 	uint16_t type;
 	kr_hop_frame_fn frame;
@@ -122,11 +122,11 @@ struct kr_upstream {
 /* The connection to TO, made if there is none, with a reference; NULL when it can't be (bad address). */
 struct kr_upstream *kr_upstream_get(struct kr_hops *hops, const struct kr_hop_address *to);
 void kr_upstream_put(struct kr_upstream *hop);
-/* The connection for what is not file data; NULL: ended. */
+/* The connection for requests without file data; NULL: ended. */
 struct kr_conn *kr_upstream_conn(const struct kr_upstream *hop);
 /* "10.0.0.3:51324", for logs. */
 const char *kr_upstream_peer(const struct kr_upstream *hop);
-/* LANE will answer nothing more: closes it.  Whether others are left that can be asked. */
+/* LANE will answer no request any more: closes it.  Returns whether the upstream has other lanes. */
 bool kr_upstream_lane_lost(struct kr_upstream_lane *lane);
 /* Ends it: the peer breaks the protocol or is silent. */
 void kr_upstream_break(struct kr_upstream *hop, const char *reason);

@@ -74,7 +74,7 @@ void kr_stage_unref(struct kr_stage *stage)
 	free(stage);
 }
 
-/* Gives up what is staged: blocks in memory, and the cache's entry (its file stays, under its version). */
+/* Gives up the staged blocks: those in memory, and the cache's entry (its file stays, under its version). */
 static void let_go(struct kr_stage *stage)
 {
 	struct kr_cache_entry *entry;
@@ -111,7 +111,7 @@ void kr_stage_free(struct kr_stage *stage)
 	kr_stage_unref(stage);
 }
 
-/* --- what is staged --------------------------------------------------------------------------- */
+/* --- the staged blocks ------------------------------------------------------------------------ */
 
 struct load {
 	uv_work_t work;
@@ -125,7 +125,7 @@ static void load(uv_work_t *work)
 	kr_cache_load(KR_CONTAINER_OF(work, struct load, work)->entry);
 }
 
-/* What was queued meanwhile and turns out to be here is no longer to be fetched. */
+/* Drops queued fetches of blocks that have turned out to be here. */
 static void settle_queued(struct kr_stage *stage)
 {
 	struct kr_fetch *fetch, *after;
@@ -139,6 +139,17 @@ static void settle_queued(struct kr_stage *stage)
 	kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
 }
 
+/* Parked peers ask again, local readers look again. */
+static void unpark(struct kr_stage *stage)
+{
+	struct kr_list parked;
+
+	kr_list_init(&parked);
+	kr_list_move(&stage->parked, &parked);
+	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
+	kr_stage_step(stage);
+}
+
 void kr_stage_go_on(struct kr_stage *stage)
 {
 	bool was_patching = stage->patching;
@@ -150,7 +161,7 @@ void kr_stage_go_on(struct kr_stage *stage)
 	if (kr_stage_patch_next(stage))
 		return;
 	settle_queued(stage);
-	kr_stage_unpark(stage);
+	unpark(stage);
 	kr_stage_advance(stage);
 	if (was_patching && stage->file)
 		stage->hooks->patching(stage->file, false);
@@ -337,16 +348,6 @@ void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_
 
 		waiter->ready(waiter, err, buf, checksum);
 	}
-}
-
-void kr_stage_unpark(struct kr_stage *stage)
-{
-	struct kr_list parked;
-
-	kr_list_init(&parked);
-	kr_list_move(&stage->parked, &parked);
-	kr_stage_tell(&parked, -EAGAIN, NULL, 0);
-	kr_stage_step(stage);
 }
 
 void kr_stage_step(struct kr_stage *stage)

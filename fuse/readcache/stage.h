@@ -43,8 +43,8 @@ void kr_stage_free(struct kr_stage *stage);
 /* READ is held, and under it the file has this version and size. The same again is cheap. Another version than before:
  * what was staged is given up. Version 0: under this lease only. */
 void kr_stage_set(struct kr_stage *stage, uint64_t version, uint64_t size);
-/* The file had this version and size at some moment, whatever lease is held: what is staged is about that from now on,
- * and own flushed bytes can be patched in. Nothing is fetched. */
+/* The file had this version and size at some moment, whatever lease is held: the stage keeps blocks of that version
+ * from now on, and can patch own flushed bytes in. It fetches nothing. */
 void kr_stage_learn(struct kr_stage *stage, uint64_t version, uint64_t size);
 /* READ is about to be given up: fetches end, waiters (local ones through `changed`) must re-evaluate. Volatile
  * blocks go. Call when no reader is inside kr_stage_pread under the old lease any more, just before the RECALL is

@@ -55,7 +55,7 @@ void kr_stage_end_trial(struct kr_stage *stage)
 	stage->choice++;
 }
 
-/* The trial is over, and the upstream stays.  What a member owes that has sent nothing is asked of the upstream. */
+/* The trial is over, and the upstream stays.  The stage asks it for blocks of a tried member that has sent nothing. */
 static void keep(struct kr_stage *stage)
 {
 	stage->mount->hops->compared = true;
@@ -197,7 +197,7 @@ static void take(struct kr_stage *stage, enum kr_hedge_step step)
 	}
 }
 
-/* What a member owes that has become silent, and is not asked any more, is asked of the present upstream. */
+/* The stage asks the present upstream for the blocks that silent former members owe. */
 static void take_back_from_former(struct kr_stage *stage)
 {
 	struct kr_upstream *hop;

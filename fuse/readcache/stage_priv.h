@@ -107,17 +107,15 @@ bool kr_stage_has(struct kr_stage *stage, uint64_t block);
 void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err);
 /* Tells waiters of WAITERS (a list of fetch waiters). */
 void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum);
-/* Parked peers ask again, local readers look again. */
-void kr_stage_unpark(struct kr_stage *stage);
 /* Tells the file that something has changed. */
 void kr_stage_step(struct kr_stage *stage);
 
 /* stage_pull.c */
-/* Asks for what is wanted as far as window, budget and upstream allow. */
+/* Asks for wanted blocks as far as window, budget and upstream allow. */
 void kr_stage_advance(struct kr_stage *stage);
-/* Ends all fetches; WAITERS are told ERR. */
+/* Ends all fetches; their waiters get ERR. */
 void kr_stage_stop_pulling(struct kr_stage *stage, int err);
-/* As that, and lets go of the upstream and of the pipeline. */
+/* The same, and leaves the upstream and the pipeline. */
 void kr_stage_part(struct kr_stage *stage, int err);
 /* The upstream's connection is gone, or it does not serve this file. */
 void kr_stage_upstream_lost(struct kr_stage *stage, struct kr_upstream *hop);
@@ -147,7 +145,7 @@ void kr_stage_beside_lost(struct kr_stage *stage);
 void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged);
 /* The whole of a small file has come by itself. */
 void kr_stage_deliver_whole(struct kr_stage *stage, struct kr_buf *buf, uint64_t checksum);
-/* What the cache has in memory only gets a file. */
+/* Writes blocks that the cache has in memory alone to a file. */
 void kr_stage_keep(struct kr_stage *stage);
 /* Forgets all blocks in memory. */
 void kr_stage_drop_held(struct kr_stage *stage);

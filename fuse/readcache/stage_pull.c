@@ -351,46 +351,61 @@ static bool is_waiting(const struct kr_stage *stage)
 	return puller->ahead_next < puller->ahead_end || puller->fetches.queued_count > 0;
 }
 
-void kr_stage_advance(struct kr_stage *stage)
+enum progress {
+	GO_ON, /* the next batch may be asked */
+	WAIT,  /* an event will go on: blocks, an answer, the tick */
+	LOST,  /* the asked upstream has no connection any more */
+};
+
+static enum progress wait_for_upstream(struct kr_stage *stage)
 {
+	if (!stage->asking && kr_clock_ns() >= stage->retry_ns)
+		ask_upstream(stage);
+	kr_hops_start_tick(stage->mount->hops);
+	return WAIT;
+}
+
+static enum progress ask_batch(struct kr_stage *stage)
+{
+	struct kr_upstream *hop = asked_hop(stage);
 	uint64_t blocks[KR_PULL_BATCH];
-	size_t count, most;
+	size_t count, most = allowance(stage);
 	uint32_t room;
 	int lane;
+
+	if (most == 0)
+		return WAIT;
+	lane = kr_lanes_pick(&hop->lanes, stage->puller.window, &room);
+	if (lane < 0 && !kr_upstream_conn(hop))
+		return LOST;
+	if (lane < 0) {
+		hop->lanes.full = true;
+		wait_for_room(stage);
+		return WAIT;
+	}
+	count = kr_puller_next(&stage->puller, blocks, KR_MIN(most, (size_t)room));
+	if (count == 0 && is_waiting(stage)) {
+		stage->upstream->lanes.full = true; /* the window is full */
+		return WAIT;
+	}
+	if (count > 0 && !send_pull(stage, (uint32_t)lane, blocks, count) && !kr_upstream_lane_lost(&hop->conns[lane]))
+		return LOST;
+	if (stage->solo > 0 && count > 0)
+		stage->solo--;
+	return GO_ON;
+}
+
+void kr_stage_advance(struct kr_stage *stage)
+{
+	enum progress progress = GO_ON;
 
 	if (!stage->live || !stage->known || stage->loading || stage->patching || stage->outdated || !stage->file ||
 		stage->mount->hops->closing)
 		return;
-	while (has_work(stage)) {
-		if (!stage->upstream) {
-			if (!stage->asking && kr_clock_ns() >= stage->retry_ns)
-				ask_upstream(stage);
-			kr_hops_start_tick(stage->mount->hops);
-			return;
-		}
-		most = allowance(stage);
-		if (most == 0)
-			return;
-		lane = kr_lanes_pick(&asked_hop(stage)->lanes, stage->puller.window, &room);
-		if (lane < 0 && kr_upstream_conn(asked_hop(stage))) {
-			asked_hop(stage)->lanes.full = true;
-			wait_for_room(stage);
-			return;
-		}
-		count = lane < 0 ? 0 : kr_puller_next(&stage->puller, blocks, KR_MIN(most, (size_t)room));
-		if (count == 0 && lane >= 0 && is_waiting(stage)) {
-			stage->upstream->lanes.full = true; /* the window is full */
-			return;
-		}
-		if (lane < 0 ||
-			(count > 0 && !send_pull(stage, (uint32_t)lane, blocks, count) &&
-				!kr_upstream_lane_lost(&asked_hop(stage)->conns[lane]))) {
-			kr_stage_upstream_lost(stage, asked_hop(stage));
-			return;
-		}
-		if (stage->solo > 0 && count > 0)
-			stage->solo--;
-	}
+	while (progress == GO_ON && has_work(stage))
+		progress = stage->upstream ? ask_batch(stage) : wait_for_upstream(stage);
+	if (progress == LOST)
+		kr_stage_upstream_lost(stage, asked_hop(stage));
 }
 
 void kr_stage_stop_pulling(struct kr_stage *stage, int err)

@@ -27,7 +27,7 @@ struct store {
 
 static void start_stores(struct kr_mount *mount);
 
-/* --- what is held ----------------------------------------------------------------------------- */
+/* --- blocks in memory ------------------------------------------------------------------------- */
 
 /* HELD is in no table any more. */
 static void free_held(struct kr_hops *hops, struct kr_held *held)

@@ -3,9 +3,9 @@
  * ring/lanes.h decides how many there are, which is asked, and whose blocks are asked again.  A hop ends with its last
  * lane.
  *
- * A connection that owes blocks and sends nothing for a while is given up: its stages ask for another upstream.  So is
- * a connection to a node that sends some bytes now and then: the way to that node may be so bad that no block comes
- * whole, while the server is well.  A connection that no stage has used for KR_HOP_IDLE_S is closed.
+ * A connection that owes blocks and sends nothing for a while is closed: its stages ask for another upstream.  So is a
+ * connection to a node that sends bytes and no whole block: the way to that node may be bad, and the server well.  A
+ * connection that no stage has used for KR_HOP_IDLE_S is closed, too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -215,32 +215,43 @@ static void adjust_lanes(struct kr_upstream *hop, const uint64_t bytes[KR_LANES_
 		kr_stages_advance(hop->hops);
 }
 
-/* Whether it is to be looked at again soon: it owes blocks, or will be closed if nobody needs it. */
+static bool close_if_idle(struct kr_upstream *hop)
+{
+	hop->idle_ticks = hop->pulls == 0 && kr_list_empty(&hop->stages) ? hop->idle_ticks + 1 : 0;
+	if (hop->idle_ticks > KR_HOP_IDLE_S * TICKS_PER_S)
+		close_lanes(hop);
+	return hop->ending;
+}
+
+static void break_if_silent(struct kr_upstream *hop, bool silent, uint32_t limit)
+{
+	hop->silent_ticks = silent ? hop->silent_ticks + 1 : 0;
+	if (hop->silent_ticks > limit)
+		kr_upstream_break(hop, "owes blocks and is silent");
+}
+
+static void break_if_no_block_is_whole(struct kr_upstream *hop, bool owes, uint32_t limit)
+{
+	hop->slow_ticks = owes && hop->blocks == hop->blocks_seen ? hop->slow_ticks + 1 : 0;
+	hop->blocks_seen = hop->blocks;
+	if (hop->slow_ticks > limit)
+		kr_upstream_break(hop, "owes blocks and sends none whole");
+}
+
+/* Whether the next tick must look at HOP, too: HOP owes blocks, has several lanes, or will be closed as idle. */
 static bool look_at(struct kr_upstream *hop)
 {
-	uint32_t limit =
+	const uint32_t limit =
 		(hop->to.node == 0 ? KR_HOP_SILENT_SERVER_S * 1000 : hop->hops->patience_ms) * TICKS_PER_S / 1000;
+	/* While the server is away every node may be waiting for the server. */
+	const bool owes = hop->pulls > 0 && kr_rpc_connected(hop->hops->mount->rpc);
 	uint64_t bytes[KR_LANES_MAX];
-	bool any = count_bytes(hop, bytes);
+	bool received = count_bytes(hop, bytes);
 
-	if (hop->ending)
+	if (hop->ending || close_if_idle(hop))
 		return false;
-	hop->idle_ticks = hop->pulls == 0 && kr_list_empty(&hop->stages) ? hop->idle_ticks + 1 : 0;
-	if (hop->idle_ticks > KR_HOP_IDLE_S * TICKS_PER_S) {
-		close_lanes(hop);
-		return false;
-	}
-	/* While the server is away everybody may be waiting for it. */
-	if (any || hop->pulls == 0 || !kr_rpc_connected(hop->hops->mount->rpc))
-		hop->silent_ticks = 0;
-	else if (++hop->silent_ticks > limit)
-		kr_upstream_break(hop, "owes blocks and is silent");
-	if (hop->to.node == 0 || hop->blocks != hop->blocks_seen || hop->pulls == 0 ||
-		!kr_rpc_connected(hop->hops->mount->rpc))
-		hop->slow_ticks = 0;
-	else if (++hop->slow_ticks > KR_HOP_SLOW * limit)
-		kr_upstream_break(hop, "owes blocks and sends none whole");
-	hop->blocks_seen = hop->blocks;
+	break_if_silent(hop, owes && !received, limit);
+	break_if_no_block_is_whole(hop, owes && hop->to.node != 0, KR_HOP_SLOW * limit);
 	if (!hop->ending)
 		adjust_lanes(hop, bytes);
 	return hop->pulls > 0 || hop->open > 1 || kr_list_empty(&hop->stages);

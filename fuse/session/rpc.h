@@ -21,7 +21,7 @@ enum kr_rpc_flag {
 	KR_RPC_HARD = 2,       /* never times out, whatever the mount says (FLUSH, CLOSE, LEASE...) */
 	KR_RPC_READ_ONLY = 4,  /* changes nothing: after an interrupt the rpc forgets the request at once */
 	KR_RPC_OF_SESSION = 8, /* undoes state of this session only, and ends with it: -ECANCELED */
-	KR_RPC_LATER = 16,     /* nobody waits: goes with the node's next call or answer, or after KR_RPC_LATER_MS */
+	KR_RPC_LATER = 16, /* no program waits: goes with the node's next call or answer, or after KR_RPC_LATER_MS */
 };
 
 /* ERR: 0; the server's status; -EINTR after kr_rpc_cancel (possibly from inside that call); -ETIMEDOUT (soft);

@@ -325,7 +325,7 @@ static void on_connecting(void *context, const struct sockaddr *address)
 		send_hello(session);
 }
 
-/* What may help the user.  A reason that carries its own advice, as those about the name do, gets none. */
+/* Advice for the user.  A reason that has its own, as those about the name do, gets none. */
 static const char *advice(int err, const char *reason)
 {
 	if (strchr(reason, '('))

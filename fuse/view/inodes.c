@@ -42,7 +42,7 @@ static void leave_idle(struct kr_view_inodes *inodes, struct kr_view_inode *inod
 	inodes->idle_count--;
 }
 
-/* Nobody uses the descriptor now. */
+/* No operation uses the descriptor now. */
 static void enter_idle(struct kr_view_inodes *inodes, struct kr_view_inode *inode)
 {
 	if (inode->fd < 0 || !inode->name || kr_link_linked(&inode->idle))

@@ -32,7 +32,7 @@ static int quota(int directory, uint32_t command, uint32_t id, struct dqblk *lim
 }
 #endif
 
-/* A project that nobody uses. */
+/* Finds a project without files and limits. */
 static int choose(int directory, uint32_t *ret_id)
 {
 	for (int i = 0; i < TRIES; i++) {

@@ -77,7 +77,7 @@ void kr_space_release(struct kr_space *space, uint64_t bytes)
 
 void kr_space_settle(struct kr_space *space, uint64_t was, uint64_t now)
 {
-	/* The disk may count a file that nobody uses anew: its tree of extents has grown, say. */
+	/* The disk may count more for a file without any program's doing: its tree of extents has grown, say. */
 	space->used = space->used + now > was ? space->used + now - was : 0;
 }
 

@@ -22,8 +22,8 @@ struct kr_space {
 	bool not_behind_end;
 };
 
-/* What a file is charged with.  WHOLE: as if it had no holes (files that programs may fill by stores into a mapping
- * that nobody sees). */
+/* The charge of a file.  WHOLE: as if it had no holes, because programs may fill them by stores into a mapping, which
+ * the daemon does not see. */
 uint64_t kr_space_charge(const struct kr_space *space, const struct stat *stat, bool whole);
 /* The most that LENGTH bytes at OFFSET can add to a file.  HOLES: how many of these bytes lie in holes before its end.
  */

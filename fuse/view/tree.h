@@ -3,7 +3,7 @@
 #define KR_FUSE_VIEW_TREE_H
 
 /* Removes NAME below DIRECTORY, of any depth and breadth, without following links; 0 also if there is none.  -errno:
- * what is left stays.  Blocks for as long as the disk needs. */
+ * some names may be left.  Blocks for as long as the disk needs. */
 int kr_tree_remove(int directory, const char *name);
 
 #endif

@@ -133,7 +133,7 @@ static int make_directory(struct kr_view *view, const char *local)
 
 	if (err < 0)
 		return kr_fail_errno(err, "cannot remove what a former mount has left in %s/" PLACE, local);
-	/* Nobody shall reach past the mount what it leaves open to all users. */
+	/* Users must not reach files past the mount that the mount leaves open to all users. */
 	if (fchmod(view->local, 0700) < 0)
 		return kr_fail_errno(-errno, "cannot close local directory %s to other users", local);
 	if (mkdirat(view->local, PLACE, 0700) < 0 || fchmodat(view->local, PLACE, mode, 0) < 0)

@@ -12,7 +12,8 @@
 #include "fuse/view/as_caller.h"
 #include "fuse/view/view_file.h"
 
-double kr_view_attr_timeout(const struct stat *stat)
+/* How long the kernel may keep STAT. */
+static double attr_timeout_of(const struct stat *stat)
 {
 	/* The disk clears these bits when the file is written to, without a word to the kernel. */
 	return S_ISREG(stat->st_mode) && stat->st_mode & (S_ISUID | S_ISGID) ? 0 : KR_VIEW_FOREVER;
@@ -23,7 +24,7 @@ void kr_view_entry(const struct kr_view *view, const struct kr_view_inode *inode
 {
 	*ret = (struct fuse_entry_param){.ino = kr_view_nodeid(view->inodes, inode),
 		.attr = *stat,
-		.attr_timeout = kr_view_attr_timeout(stat),
+		.attr_timeout = attr_timeout_of(stat),
 		.entry_timeout = KR_VIEW_FOREVER};
 }
 
@@ -34,7 +35,7 @@ static void reply_attr(fuse_req_t req, int fd)
 	if (fstat(fd, &stat) < 0)
 		fuse_reply_err(req, kr_view_error(errno));
 	else
-		fuse_reply_attr(req, &stat, kr_view_attr_timeout(&stat));
+		fuse_reply_attr(req, &stat, attr_timeout_of(&stat));
 }
 
 void kr_view_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -134,7 +135,7 @@ static size_t xattr_bytes(const char *path, const char *name, size_t size)
 	return bytes;
 }
 
-/* What setxattr says where there is no room: FLAGS' own errors come first. */
+/* The errno of setxattr where there is no room: errors that FLAGS ask for come first. */
 static int no_room_error(const char *path, const char *name, int flags)
 {
 	bool exists = getxattr(path, name, NULL, 0) >= 0;

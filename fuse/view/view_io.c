@@ -337,7 +337,7 @@ void kr_view_settle(struct kr_view *view, struct kr_view_inode *inode, int fd)
 	settle(view, inode, fd);
 }
 
-/* What was reserved for a change of FD's file, which is done, goes; the charge takes its place. */
+/* A change of FD's file is done: the charge takes the place of the RESERVED bytes. */
 static void settle_change(struct kr_view *view, struct kr_view_inode *inode, int fd, uint64_t reserved)
 {
 	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));

@@ -10,13 +10,13 @@
 #include "fuse/view/space.h"
 #include "fuse/view/view.h"
 
-/* Nobody else changes a name or an attribute, and the kernel knows what it changes itself. */
+/* Only the kernel changes names and attributes, and it knows its own changes. */
 #define KR_VIEW_FOREVER (86400.0 * 365)
 
-/* What the kernel does past the daemon. */
+/* The operations that the kernel does past the daemon. */
 enum kr_view_passthrough {
 	KR_VIEW_PASS_NOTHING, /* it cannot, or may not for this daemon */
-	KR_VIEW_PASS_READS,   /* of files that nobody had open for writing: the daemon counts what is written */
+	KR_VIEW_PASS_READS,   /* of files that no program had open for writing: the daemon counts written bytes */
 	KR_VIEW_PASS_ALL,     /* no limit, or the disk's own */
 };
 
@@ -42,8 +42,6 @@ int kr_view_error(int err);
 /* Fills the reply for an inode that was found or made. */
 void kr_view_entry(const struct kr_view *view, const struct kr_view_inode *inode, const struct stat *stat,
 	struct fuse_entry_param *ret);
-/* How long the kernel may keep STAT. */
-double kr_view_attr_timeout(const struct stat *stat);
 /* Takes what the disk says of FD's file as the charge of its inode. */
 void kr_view_settle(struct kr_view *view, struct kr_view_inode *inode, int fd);
 /* Waits for a moment for space of removed files, which the kernel forgets a moment after their end.  True: try again.

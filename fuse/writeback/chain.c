@@ -126,7 +126,7 @@ static void lane_idle(struct kr_chain_lane *lane)
 	chains->idle_lanes++;
 }
 
-/* The chain has no lane any more; FLUSH: what is queued still goes. */
+/* The chain has no lane any more.  FLUSH: the connection still sends its queue. */
 static void lane_close(struct kr_chain_lane *lane, bool flush)
 {
 	lane->chain = NULL;
@@ -439,8 +439,7 @@ struct kr_chain *kr_chain_start(struct kr_chains *chains, const struct kr_round_
 	return chain;
 }
 
-int kr_chains_new(
-	struct kr_mount *mount, void (*on_early)(struct kr_flusher *flusher), struct kr_chains **ret_chains)
+int kr_chains_new(struct kr_mount *mount, void (*on_early)(struct kr_flusher *flusher), struct kr_chains **ret_chains)
 {
 	struct kr_chains *chains = kr_xcalloc(1, sizeof(*chains));
 

@@ -15,6 +15,9 @@ void kr_flush_orphan(struct kr_file *file, int err)
 	kr_flush_settle(file);
 }
 
+/* A file is busy, or a stream waits: FLUSHER looks at them now and then.  NULL is fine. */
+static void start_tick(struct kr_flusher *flusher);
+
 /* --- files with bytes ------------------------------------------------------------------------- */
 
 /* [lock] held. */
@@ -37,13 +40,13 @@ void kr_flush_settle(struct kr_file *file)
 
 	pthread_mutex_lock(&file->lock);
 	busy = is_busy(file);
-	if (!busy) /* the next write tells us again */
+	if (!busy) /* the next write posts a notice */
 		flush->noticed = flush->backlog_noticed = flush->backlog_held = false;
 	pthread_mutex_unlock(&file->lock);
 	if (busy && !listed) {
 		kr_list_append(&kr_flusher_of(file)->busy, &flush->busy);
 		kr_flusher_of(file)->busy_files++;
-		kr_flusher_start_tick(kr_flusher_of(file));
+		start_tick(kr_flusher_of(file));
 		kr_file_get(file);
 	} else if (!busy && listed) {
 		kr_list_remove(&flush->busy);
@@ -86,7 +89,7 @@ static bool in_burst(const struct kr_file *file)
 		file->dirty.bytes < kr_flusher_of(file)->burst_max;
 }
 
-/* Whether there is a backlog to be flushed, and the scheduler does not know yet. */
+/* Whether FILE has a backlog that the node must flush, and the scheduler does not know of it yet. */
 static bool is_new_backlog(struct kr_file *file)
 {
 	if (file->flush->backlog_noticed)
@@ -222,7 +225,7 @@ void kr_flush_ask(struct kr_file *file, enum kr_flush_reason reason)
 	kr_flush_step(file);
 }
 
-/* What is applied stays until it is durable, but of a file that is gone. */
+/* Drops the dirty bytes.  The journal keeps the applied ones until they are durable, unless the file is gone. */
 void kr_flush_discard(struct kr_file *file)
 {
 	kr_file_get(file); /* the list's reference may go */
@@ -301,7 +304,7 @@ const struct kr_flush_hooks kr_flush_hooks = {
 	.is_sending = is_sending,
 	.is_hopeless = is_hopeless,
 	.discard = discard_removed,
-	.is_bound = kr_unjudged_binds,
+	.keeps_leases = kr_unjudged_keeps_leases,
 	.uncovered = kr_unjudged_uncovered,
 };
 
@@ -339,7 +342,7 @@ static void on_tick(uv_timer_t *timer)
 		uv_timer_stop(timer);
 }
 
-void kr_flusher_start_tick(struct kr_flusher *flusher)
+static void start_tick(struct kr_flusher *flusher)
 {
 	if (flusher && !flusher->stopped && !uv_is_active((uv_handle_t *)&flusher->tick))
 		uv_timer_start(&flusher->tick, on_tick, KR_FLUSH_TICK_MS, KR_FLUSH_TICK_MS);
@@ -372,7 +375,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	kr_list_init(&flusher->busy);
 	kr_list_init(&flusher->damage);
 	flusher->conflicts = json_array();
-	err = kr_chains_new(mount, kr_flusher_start_tick, &flusher->mount->chains);
+	err = kr_chains_new(mount, start_tick, &flusher->mount->chains);
 	if (err) {
 		free(flusher);
 		return err;
@@ -381,7 +384,7 @@ int kr_flusher_new(struct kr_mount *mount, struct kr_flusher **ret_flusher)
 	kr_flush_rounds_init(mount);
 	uv_timer_init(mount->loop, &flusher->tick);
 	flusher->tick.data = flusher;
-	kr_flusher_start_tick(flusher); /* the directory's list of refused bytes may be out of date */
+	start_tick(flusher); /* the directory's list of refused bytes may be out of date */
 	*ret_flusher = flusher;
 	return 0;
 }

@@ -87,13 +87,13 @@ struct kr_flush {
 	struct kr_uncovered_line
 		uncovered_line; /* linked: the directory is to say that the dirty bytes are uncovered */
 	int unjudged_err;       /* why, as the log has it; 0: it has nothing */
-	uint64_t said_ns; /* the log says that it has been unflushed since then (dirty_since_ns); 0: it does not */
+	uint64_t said_ns; /* the log says that the file has been unflushed since then (dirty_since_ns); 0: no message */
 
 	/* Guarded by file->lock. */
-	bool noticed; /* the flusher knows that the file is dirty */
-	bool backlog_noticed;
-	bool backlog_held; /* there is one, but in a burst */
-	uint64_t burst_ns; /* the last kr_flush_burst; 0: none so far */
+	bool noticed;         /* the flusher knows that the file is dirty */
+	bool backlog_noticed; /* the flusher knows that there is a backlog */
+	bool backlog_held;    /* there is a backlog, but the burst goes on */
+	uint64_t burst_ns;    /* the last kr_flush_burst; 0: none so far */
 	bool notice_posted;
 	uint64_t dirty_since_ns;
 	struct kr_task notice_task;
@@ -132,8 +132,8 @@ static inline bool kr_flush_is_unstable(const struct kr_flush *flush)
 {
 	return !kr_list_empty(&flush->unstable);
 }
-/* This node's own change of the attributes has been answered: what is sent again must not undo it.  MTIME: as set;
- * NULL: it was not.  MODE: that was set. */
+/* The server has made this node's change of the attributes: bytes that the node sends again must not undo it.  MTIME:
+ * the new one; NULL: not changed.  MODE: whether the mode was changed. */
 void kr_flush_attributes_set(struct kr_file *file, const struct kr_time *mtime, bool mode);
 /* The file's bytes that are not known to be on the server's disk. */
 uint64_t kr_flush_unflushed(struct kr_file *file);
@@ -151,8 +151,6 @@ const struct kr_session_hooks *kr_recovery_hooks(void);
 /* --- all files -------------------------------------------------------------------------------- */
 /* Flushes everything, the refused included. */
 void kr_flusher_ask_all(struct kr_flusher *flusher, enum kr_flush_reason reason);
-/* There is something to look at now and then: a busy file, a stream that waits.  NULL is fine. */
-void kr_flusher_start_tick(struct kr_flusher *flusher);
 /* An append got -EAGAIN: flush everything and have it synced. Any thread. */
 void kr_flusher_need_space(struct kr_flusher *flusher);
 /* When every dirty file is refused, no space will come by itself: the errno with which to fail a write to FILE that

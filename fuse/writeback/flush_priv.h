@@ -84,11 +84,11 @@ void kr_flush_stable(struct kr_file *file, uint64_t round);
 void kr_flush_release_applied(struct kr_file *file, uint64_t up_to_round);
 /* The lowest seq of what the file has dirty or applied; UINT64_MAX: there is none. */
 uint64_t kr_flush_oldest(struct kr_file *file);
-/* What was applied after AFTER_ROUND is dirty again.  Nothing is in flight.  ERR is for programs, 0: none. */
+/* Makes the bytes of all rounds after AFTER_ROUND dirty again.  No FLUSH is in flight.  Programs get ERR; 0: none. */
 void kr_flush_redirty(struct kr_file *file, uint64_t after_round, int err);
-/* UNSTABLE came: answered when what it names is dirty again. */
+/* The server has sent UNSTABLE.  The node answers it when the bytes of the rounds that it names are dirty again. */
 void kr_flush_unstable(struct kr_file *file, const struct kr_down *down, const struct kr_unstable_request *request);
-/* That happens now, if nothing is in flight. */
+/* Does that now, if no FLUSH is in flight. */
 void kr_flush_settle_unstable(struct kr_file *file);
 /* Memory only: the journal keeps the bytes; no UNSTABLE is answered. */
 void kr_flush_forget_applied(struct kr_flush *flush);
@@ -121,8 +121,8 @@ void kr_recovery_settle_power(struct kr_flusher *flusher);
 /* --- unjudged.c --- */
 /* A change of the file later than this was made when we had no good lease any more.  [lock] held. */
 struct kr_time kr_file_since(const struct kr_file *file);
-/* Hooks of the file room (flush_hooks.h): is_bound and uncovered. */
-bool kr_unjudged_binds(struct kr_file *file);
+/* Hooks of the file room (flush_hooks.h): keeps_leases and uncovered. */
+bool kr_unjudged_keeps_leases(struct kr_file *file);
 void kr_unjudged_uncovered(struct kr_file *file);
 /* A start has found FILE's dirty bytes, and that they are uncovered. */
 void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *uncovered);
@@ -134,8 +134,6 @@ void kr_unjudged_heard(struct kr_file *file, int err, const struct kr_reclaim_re
 void kr_unjudged_step(struct kr_file *file);
 
 /* --- flush_round.c --- */
-/* The send's round came to nothing: its stream and its snapshot go, it stays asked. */
-void kr_flush_forget_round(struct kr_flush_send *send);
 void kr_flush_rounds_init(struct kr_mount *mount);
 
 #endif

@@ -1,12 +1,11 @@
 /* What becomes of applied bytes: durable, or dirty again.
  *
- * They are dirty again, under what is newer, when a sync has failed at the server, and when the session is lost.  After
- * UNSTABLE all rounds after the last good one are, or older bytes would be sent over those that were not lost.  The
- * answer of a FLUSH takes all up to its seq out of what is dirty: nothing older becomes dirty while one is in flight.
- * Then UNSTABLE is answered later, and that FLUSH counts as not heard.  Its bytes are newer than those that will be
- * dirty, so they would only have to become dirty, too.
- * STABLE can come before the answer of the FLUSH that it is about, when that is sent again on a new connection.
- * Loop thread.
+ * Applied bytes become dirty again, under newer ones, when a sync fails at the server, and when the session is lost.
+ * After UNSTABLE the bytes of all rounds after the last good one do: else the node would send older bytes over newer
+ * ones that were not lost.  The answer of a FLUSH takes all bytes up to its seq out of file->dirty, so no older bytes
+ * may become dirty while a FLUSH is in flight.  If UNSTABLE comes meanwhile, the node answers it later, and treats that
+ * FLUSH as unanswered: its bytes are newer, and would have to become dirty again, too. STABLE can come before the
+ * answer of its FLUSH, if the node sends that FLUSH again on a new connection. Loop thread.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -102,7 +101,7 @@ static void redirty_piece(void *context, const struct kr_extent *piece)
 		redirty->err = -ENOMEM;
 }
 
-/* The latest first, each under what is there.  [lock] held. */
+/* Takes the latest round first, and puts each one's bytes under those that are dirty already.  [lock] held. */
 static int redirty_entries(struct kr_file *file, uint64_t after_round, bool *ret_any)
 {
 	struct kr_list *list = &file->flush->applied;

@@ -25,7 +25,8 @@ static void stream_done(void *context, int err, bool own)
 		send->damaged = true;
 }
 
-void kr_flush_forget_round(struct kr_flush_send *send)
+/* The round of SEND came to nothing: the node drops its stream and its snapshot, and SEND waits for another round. */
+static void forget_round(struct kr_flush_send *send)
 {
 	kr_chain_abort(send->chain);
 	send->chain = NULL;
@@ -41,14 +42,14 @@ static int begin_round(struct kr_flush_send *send, const struct kr_round_request
 	if (send->damaged)
 		return -EIO;
 	if (send->round != 0)
-		kr_flush_forget_round(send);
+		forget_round(send);
 	err = kr_flush_snapshot(send);
 	if (err)
 		return err;
 	send->round = request->round;
 	send->chain = kr_chain_start(chains, request, &send->extents, stream_done, send);
 	if (!send->chain) {
-		kr_flush_forget_round(send);
+		forget_round(send);
 		return -ENOMEM;
 	}
 	return 0;
@@ -84,7 +85,7 @@ static void on_round_abort(struct kr_mount *mount, const struct kr_down *down, c
 
 	(void)data;
 	if (send && send->round == request->round)
-		kr_flush_forget_round(send);
+		forget_round(send);
 	kr_chains_forget_round(mount->chains, &request->file, request->round);
 	kr_rpc_answer(mount->rpc, down, 0, NULL);
 	kr_file_put(file);

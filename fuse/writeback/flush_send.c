@@ -146,7 +146,7 @@ static void read_bytes(struct kr_flush_send *send)
 		kr_extent_map_for_each(&send->extents, gather_piece, &gather);
 }
 
-/* What begins with a journal that cannot be read ends here. */
+/* Ends SEND, also if the node could not read the bytes in its journal. */
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply);
 
 static void bytes_read(struct kr_flush_send *send)
@@ -329,7 +329,7 @@ static void answer(struct kr_flush_send *send, int err, const struct kr_flush_re
 		err = -EAGAIN;
 	}
 	if (err == 0 && kr_flush_is_unstable(flush))
-		err = -ECONNRESET; /* as if it had not been heard: see flush_redirty.c */
+		err = -ECONNRESET; /* as if the answer were lost: see flush_redirty.c */
 	*(err ? &flush->failed : &flush->taken) = send->number;
 	told = kr_flush_plan_answered(&flush->plan, err, kr_clock_ns());
 	if (err == 0)

@@ -208,11 +208,11 @@ void kr_flusher_left(struct kr_flusher *flusher, struct kr_flusher_left *ret_lef
 	}
 }
 
-/* What the journal is full of when nothing of it can go. */
+/* The refused bytes that fill the journal. */
 struct stuck {
-	struct kr_file *most; /* the file that has most of it */
+	struct kr_file *most; /* the file with most of them */
 	uint64_t most_bytes;
-	int err; /* why that is refused */
+	int err; /* why the server refuses that file's */
 	uint32_t files;
 };
 

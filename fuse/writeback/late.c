@@ -15,7 +15,7 @@
 struct kr_late {
 	struct kr_file *file;         /* NULL: given up; only the answer of a call is waited for */
 	struct kr_extent_map extents; /* all of it; holds the journal's bytes until they are durable in the target */
-	uint64_t up_to;               /* the last write of the file when its bytes were last found to be late */
+	uint64_t up_to;               /* the last write of the file when the server last said that its bytes are late */
 	struct kr_time mtime;
 	char *path;             /* of the original, from the mount's root; NULL: not known */
 	struct kr_attr attr;    /* of the original; mode 0: not known */
@@ -38,7 +38,7 @@ static void free_late(struct kr_late *late)
 	free(late);
 }
 
-/* Takes what it has out of the file's flush state. */
+/* The file has no late bytes any more. */
 static void end(struct kr_late *late)
 {
 	struct kr_file *file = late->file;
@@ -53,8 +53,8 @@ static void end(struct kr_late *late)
 
 /* --- beginning and end ------------------------------------------------------------------------ */
 
-/* MAP goes to TO, under what is there if its seq is at most UNDER_SEQ.  Each piece is held by both for a moment.  Out
- * of memory: the rest stays. */
+/* Moves the pieces of MAP to TO: those with a seq of at most UNDER_SEQ under TO's own.  Both maps hold a piece for a
+ * moment.  Out of memory: the rest stays in MAP. */
 static int move_all(struct kr_journal *journal, struct kr_extent_map *map, struct kr_extent_map *to, uint64_t under_seq)
 {
 	struct kr_extent piece;
@@ -70,8 +70,8 @@ static int move_all(struct kr_journal *journal, struct kr_extent_map *map, struc
 	return err;
 }
 
-/* A second loss of the session may add to what has no target yet.  What a failed sync has made dirty again by then can
- * be older than that. */
+/* A second loss of the session may add bytes to late ones that have no target yet.  The added bytes can be older, if a
+ * failed sync has made them dirty again. */
 static int take_dirty(struct kr_late *late)
 {
 	struct kr_file *file = late->file;
@@ -175,7 +175,7 @@ static const char *in_mount(const struct kr_mount *mount, const char *place)
 	return place;
 }
 
-/* Who waits for a flush of the original hears of it: that flush comes only after the late bytes. */
+/* Programs that wait for a flush of the original get the error, because that flush comes after the late bytes. */
 static void note_error(struct kr_late *late, int err)
 {
 	if (err && err != late->err)
@@ -230,7 +230,7 @@ static int fill(struct kr_late *late, struct kr_file *target, const char *place)
 	target->flush->resend = KR_MAX(target->flush->resend, late->file->flush->resend);
 	target->flush->moved = true;
 	kr_lease_state_dirtied(&target->holder, false);
-	kr_lease_state_distrust(&target->holder); /* who has it open here may have read the hole */
+	kr_lease_state_distrust(&target->holder); /* programs here may have read the hole */
 	kr_flush_dirtied(target);
 	return filling.err;
 }
@@ -248,7 +248,7 @@ static void report(struct kr_late *late, const char *place)
 		(json_int_t)late->extents.count);
 	if (entry)
 		json_array_append_new(flusher->conflicts, entry);
-	/* Without a mount (a replay) there is nobody who asks again and again: all are told in the end. */
+	/* A replay has no mount, and prints all conflict files once, at its end. */
 	if (flusher->mount->fuse && json_array_size(flusher->conflicts) > KR_LATE_SHOWN)
 		json_array_remove(flusher->conflicts, 0);
 	flusher->conflict_files++;
@@ -256,7 +256,7 @@ static void report(struct kr_late *late, const char *place)
 		place, late->extents.bytes, late->extents.count);
 }
 
-/* It counts as open here until its bytes are at the server (file.c closes what nobody has a handle of). */
+/* The target counts as open here until its bytes are at the server.  Then file.c closes it, as it has no handle. */
 static void take_target(struct kr_late *late, const struct kr_conflict_reply *reply)
 {
 	struct kr_file *target = kr_file_get_or_new(late->file->mount, &reply->target);
@@ -280,7 +280,7 @@ static void take_target(struct kr_late *late, const struct kr_conflict_reply *re
 	late->err = 0;
 	late->target = target;
 	report(late, reply->place);
-	if (!late->file->flush->uncovered) /* what is dirty has been written since */
+	if (!late->file->flush->uncovered) /* programs have written the dirty bytes since */
 		kr_uncovered_forget(kr_flusher_of(late->file)->uncovered, late->file);
 }
 

@@ -21,12 +21,12 @@ struct kr_late;
 
 enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
 
-/* What FILE has unflushed is late. ATTR: of the original; NULL: it is gone. Without such bytes nothing happens. */
+/* The unflushed bytes of FILE are late; nothing happens if there are none.  ATTR: of the original; NULL: it is gone. */
 void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
 /* Goes on if there is anything to do; often. */
 void kr_late_step(struct kr_file *file);
-/* How much has no conflict file yet, and in *RET_MOVED how much has, and may not be durable.  *RET_ERR is set if
- * something is in the way: with no conflict file, or of that one. */
+/* The number of bytes without a conflict file.  *RET_MOVED: of those that have one, and may not be durable yet.  Sets
+ * *RET_ERR if the server makes no conflict file, or refuses its bytes. */
 uint64_t kr_late_bytes(const struct kr_late *late, uint64_t *ret_moved, int *ret_err);
 /* Gives these up, by explicit command. */
 void kr_late_discard(struct kr_file *file);

@@ -22,7 +22,7 @@ struct kr_claims kr_flush_claims(struct kr_file *file)
 	return claims;
 }
 
-/* What was under way or applied is dirty: it may be lost. */
+/* The server may have lost bytes that were in flight or applied: the node makes them dirty again. */
 static void lose_session(struct kr_file *file, enum kr_flush_reason reason)
 {
 	(void)reason;
@@ -80,15 +80,14 @@ static void collect_file(struct kr_file *file, void *context)
 	item.kinds = kr_file_session_lost(file);
 	item.claims = kr_flush_claims(file);
 	if (file->flush->uncovered &&
-		!kr_session_facts(file->mount->session)
-			 ->late) /* they are judged when everybody has reclaimed what was his */
+		!kr_session_facts(file->mount->session)->late) /* the server judges them after the grace period */
 		item.claims = (struct kr_claims){0};
 	else if (file->flush->uncovered)
 		item.kinds |= KR_RECLAIM_UNCOVERED;
 	pthread_mutex_lock(&file->lock);
 	item.since = kr_file_since(file);
 	pthread_mutex_unlock(&file->lock);
-	/* Bytes that wait, refused before perhaps: the server shall know that the file was open for them. */
+	/* Some bytes wait, and may have been refused before: the server must know that the file was open for them. */
 	if (item.opens || item.kinds || item.claims.last)
 		collection->add(collection->context, &item);
 }
@@ -213,10 +212,10 @@ static void adopt(struct kr_mount *mount, struct kr_recovered_file *recovered)
 	file->mtime = recovered->mtime;
 	file->clear_suid = recovered->clear_suid;
 	file->flush->noticed = !kr_extent_map_empty(&file->dirty);
-	/* What the daemon before us may have had: others must not read past these bytes, nor write under those that
-	 * were read here.  Of those that are uncovered it gave its leases back; WRITE is claimed for them all the same,
-	 * because they are dirty (kr_lease_state_lost): the server gives it if nobody else has a lease that excludes
-	 * it, and they are not sent under it before they are judged. */
+	/* The leases that the former daemon may have had: other nodes must not read past these bytes, nor write under
+	 * bytes that programs read here.  The former daemon gave its leases back if the bytes are uncovered.  The node
+	 * claims WRITE for these all the same, because they are dirty (kr_lease_state_lost): the server grants it
+	 * unless another node's lease excludes it.  The node sends them only after the server has judged them. */
 	file->lease.reclaiming = uncovered || kr_extent_map_empty(&file->dirty) ? 0 : KR_LEASE_ALL;
 	file->flush->dirty_since_ns = 0; /* old: flushed as soon as the session is there */
 	pthread_mutex_unlock(&file->lock);

@@ -46,9 +46,9 @@ uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log);
 bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to);
 /* The bytes are gone, or under a lease. */
 void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file);
-/* What the directory says at the start. */
+/* The journal's directory says at the start that FILE has uncovered bytes. */
 void kr_uncovered_recovered(struct kr_uncovered_log *log, struct kr_file *file, const struct kr_uncovered *uncovered);
-/* ... and that it may say more, which is of no use. */
+/* The directory may say more, for bytes that are gone: the node writes it anew. */
 void kr_uncovered_rewrite(struct kr_uncovered_log *log);
 
 #endif

@@ -45,8 +45,9 @@ void kr_unjudged_begin(struct kr_file *file, int err)
 	kr_flush_orphan(file, err);
 }
 
-/* Whatever has been written since: holder->refused says whether it is worth trying again, not whether it is there.
- * What is gone, or damaged, is not sent again at all: whatever it is, it is not uncovered. [lock] held. */
+/* Whether FILE has refused bytes, whatever programs have written since.  (holder->refused says whether a retry is
+ * worthwhile.)  The node never sends damaged bytes again, nor those of a file that is gone: none of these count.
+ * [lock] held. */
 static bool has_refused(const struct kr_file *file)
 {
 	if (file->flush->orphaned && !file->flush->unjudged)
@@ -60,8 +61,8 @@ static bool is_refused(struct kr_file *file)
 	return has_refused(file);
 }
 
-/* Whether the directory has to say first that the bytes are uncovered.  What is written while it is waited for does not
- * make it wait anew. */
+/* Whether the journal's directory must first say that the bytes are uncovered.  Writes that come during that wait do
+ * not prolong it. */
 static bool awaits_line(struct kr_file *file)
 {
 	struct kr_time since;
@@ -77,12 +78,13 @@ static bool awaits_line(struct kr_file *file)
 	return kr_uncovered_awaited(kr_flusher_of(file)->uncovered, file, since, up_to);
 }
 
-bool kr_unjudged_binds(struct kr_file *file)
+bool kr_unjudged_keeps_leases(struct kr_file *file)
 {
 	return (file->flush->send && is_refused(file)) || awaits_line(file);
 }
 
-/* Why they were refused, also when the server has let them in since, and nobody has tried to send them again. */
+/* Why the server refused the bytes.  The reason stays if the server would let them in since, and the node has not sent
+ * them again. */
 static int refusal(const struct kr_flush *flush)
 {
 	if (flush->plan.refused)
@@ -90,11 +92,11 @@ static int refusal(const struct kr_flush *flush)
 	return flush->unjudged_err ? flush->unjudged_err : -EIO;
 }
 
-/* Nobody else could write before now. */
+/* No other node could write the file before now. */
 void kr_unjudged_uncovered(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
-	bool known = flush->unjudged || flush->power_lost; /* what others have changed since an earlier moment counts */
+	bool known = flush->unjudged || flush->power_lost; /* changes of other nodes count from an earlier moment on */
 
 	if (flush->uncovered || !is_refused(file))
 		return;
@@ -123,9 +125,10 @@ void kr_unjudged_recovered(struct kr_file *file, const struct kr_uncovered *unco
 
 /* --- the answer ------------------------------------------------------------------------------- */
 
-/* Where they may go in the answer comes with WRITE, so that nobody writes before they have; it does not for a user who
- * may not write the file any more: others may write then, and it is asked again.  When a session begins only a late
- * node asks for uncovered bytes: others would wait for the end of the grace period, which waits for them. */
+/* If the bytes may go in, the answer grants WRITE, so that no other node writes before.  The server grants no WRITE to
+ * a user who may no longer write the file: other nodes may write then, and this node asks again.  At the beginning of a
+ * session only a late node asks about uncovered bytes: for others the server would wait until the grace period ends,
+ * and the grace period would wait for this answer. */
 static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
 	const struct kr_flush *flush = file->flush;
@@ -140,7 +143,7 @@ static bool is_judged(struct kr_file *file, int err, const struct kr_reclaim_rep
 	return kr_extent_map_empty(&file->dirty);
 }
 
-/* Whoever wanted it flushed meanwhile has heard of the error, and does not ask again. */
+/* Programs that asked for a flush meanwhile have got the error.  So the node itself asks for the flush now. */
 void kr_unjudged_heard(struct kr_file *file, int err, const struct kr_reclaim_reply *reply)
 {
 	struct kr_flush *flush = file->flush;
@@ -157,7 +160,7 @@ void kr_unjudged_heard(struct kr_file *file, int err, const struct kr_reclaim_re
 
 /* --- asking ----------------------------------------------------------------------------------- */
 
-/* Between sessions the file has been asked for with all others. */
+/* A RECLAIM of a former session does not count: the node has sent RECLAIM for all files since. */
 static bool is_current(const struct kr_file *file)
 {
 	return file->flush->unjudged && file->flush->judge_generation == kr_files_generation(file->mount->files) &&
@@ -173,7 +176,7 @@ static void take_leases(struct kr_file *file, const struct kr_reclaim_reply *rep
 	file->changed_ns = kr_clock_ns();
 }
 
-/* Not that the session ended, or that the server has too much to do. */
+/* Other errors than the end of the session and an overloaded server. */
 static bool is_verdict(int err)
 {
 	return err != -EAGAIN && err != -ENOTCONN && err != -EINTR && err != -ECANCELED;
@@ -209,7 +212,7 @@ void kr_unjudged_step(struct kr_file *file)
 		.since = flush->unjudged_since};
 	struct kr_claims claims;
 
-	/* What is opened or closed meanwhile would be counted twice. */
+	/* The server would count an OPEN or CLOSE that is on its way twice. */
 	if (!flush->unjudged || flush->judging || kr_clock_ns() < flush->judge_ns || file->open.opening ||
 		file->open.closing || flush->send)
 		return;

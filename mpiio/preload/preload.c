@@ -54,7 +54,8 @@ static const struct {
 	{"libmpich.so.12", "mpich"},
 };
 
-/* One process of each node speaks: what is wrong may differ between nodes.  Launchers number a node's processes. */
+/* One process of each node prints messages, because each node may have other errors.  Launchers number a node's
+ * processes. */
 static bool speaks(void)
 {
 	static const char *const variables[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"};
@@ -118,7 +119,7 @@ static bool find_mpi(void)
 	return mpi_handle != NULL;
 }
 
-/* What NAME would be without this library. */
+/* The function NAME that the program would call without this library. */
 static void *find_own(const char *name)
 {
 	void *address = dlsym(RTLD_NEXT, name);

@@ -332,7 +332,7 @@ static size_t near_ones(const struct kr_run *extents, size_t count)
 	return n;
 }
 
-/* COUNT extents and what is between them. */
+/* Reads COUNT extents and the bytes between them. */
 static int64_t read_span(
 	int fd, const struct kr_run *extents, size_t count, char *buffer, uint64_t base, uint64_t *ret_end)
 {

@@ -16,7 +16,7 @@ struct kr_blocked_job {
 /* Around a job, in its thread. */
 void kr_blocked_begin(struct kr_blocked_job *job);
 void kr_blocked_end(const struct kr_blocked_job *job);
-/* In the job that runs now: nobody waits for it, so it does not count. */
+/* Called in a job: no program waits for this job, so it does not count. */
 void kr_blocked_unawaited(void);
 
 /* Nanoseconds so far.  From the call on jobs are watched, for KR_BLOCKED_WATCH_S.  Any thread. */

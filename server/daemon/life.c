@@ -275,7 +275,7 @@ static void sync_export(struct kr_job *job)
 	kr_state_sync_export(job->server->state);
 }
 
-static void stop_in_peace(struct kr_job *job)
+static void shut_down_cleanly(struct kr_job *job)
 {
 	kr_state_shut_down_cleanly(job->server->state);
 }
@@ -312,7 +312,7 @@ static void on_stopping(uv_timer_t *timer)
 		end_sessions(server);
 		break;
 	case KR_SHUTDOWN_SYNC:
-		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), stop_in_peace, free_job);
+		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), shut_down_cleanly, free_job);
 		break;
 	case KR_SHUTDOWN_CLOSE:
 		close_all(server);

@@ -29,7 +29,7 @@ struct kr_shutdown {
 	bool late;           /* sessions had to end before the disk had finished */
 };
 
-/* What to do at NOW_NS, with JOBS in the pool; IDLE: no round runs either.  Each step other than WAIT is returned
+/* The next step at NOW_NS, with JOBS in the pool; IDLE: no round runs either.  Each step other than WAIT is returned
  * once. */
 enum kr_shutdown_step kr_shutdown_next(struct kr_shutdown *stopping, uint64_t now_ns, size_t jobs, bool idle);
 

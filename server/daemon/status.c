@@ -32,7 +32,7 @@ static json_t *integer(uint64_t value)
 	return json_integer((json_int_t)value);
 }
 
-/* What metrics tell everybody of a node: no address and no key. */
+/* The figures of a node for metrics, which every user can read: no address and no key. */
 static json_t *node_figures(const struct kr_session *session, uint64_t now_ns)
 {
 	const uint64_t since_ns = session->backlog.since_ns;
@@ -125,7 +125,7 @@ static json_t *latencies_status(const struct kr_server *server)
 	return object;
 }
 
-/* What all users may know that may mount. */
+/* The facts that every user who may mount may know. */
 static json_t *common_status(const struct kr_server *server, uint64_t now_ns)
 {
 	json_t *object = json_object();
@@ -256,7 +256,7 @@ static json_t *whole_status(const struct kr_server *server)
 	return object;
 }
 
-/* What the server's own time went to so far, for traces of nodes (fuse/ops/io_trace_format.h).  Every user may know. */
+/* The sums of the server's own time, for traces of nodes (fuse/ops/io_trace_format.h).  Every user may know them. */
 static json_t *load_status(void)
 {
 	json_t *object = kr_process_status();

@@ -5,9 +5,9 @@
  * end. If the instance ends first, nothing shows later that those bytes were incomplete.
  *
  * So each start doubts ctimes from KR_DOUBTS_REACH_S before the former instance's last known sign of life
- * (recovery/setbacks.h) until it watches itself. Files with such a ctime get other versions, for good, since a node
- * may return after any number of starts. Nodes lose the cached bytes of files changed shortly before the end. After a
- * loss of power this also covers bytes that were read but did not reach the disk.
+ * (recovery/clock_setbacks.h) until it watches itself. Files with such a ctime get other versions, for good, since a
+ * node may return after any number of starts. Nodes lose the cached bytes of files changed shortly before the end.
+ * After a loss of power this also covers bytes that were read but did not reach the disk.
  *
  * `doubts` in the state directory has lines (line_log.h): "doubt FROM TO SALT", nanoseconds since the epoch, both
  * included; the salt is the instance's number. A start extends the line of the start before it if their times meet, so

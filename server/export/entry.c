@@ -147,7 +147,8 @@ static int reopen_widened(struct kr_export *export, int path_fd, int flags, int 
 	return 0;
 }
 
-int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd)
+/* Opens the file of PATH_FD again, with open(2)'s FLAGS. */
+static int reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd)
 {
 	struct kr_proc_name name = kr_entry_proc_name(path_fd);
 	int fd = openat(export->proc_fd, name.text, flags | O_CLOEXEC | O_NOCTTY);
@@ -190,7 +191,7 @@ static int open_data(struct kr_export *export, const struct kr_fid *fid, enum kr
 	if (fstatat(path_fd, "", &st, AT_EMPTY_PATH) < 0)
 		return kr_fail_errno(-errno, "looking at a file of the export");
 	r = check_type(st.st_mode, mode == KR_FD_CACHE_DIRECTORY);
-	return r < 0 ? r : kr_entry_reopen(export, path_fd, flags[mode], ret_fd);
+	return r < 0 ? r : reopen(export, path_fd, flags[mode], ret_fd);
 }
 
 int kr_entry_data(struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd)
@@ -236,7 +237,7 @@ int kr_entry_get_dir(struct kr_export *export, const struct kr_fid *fid, struct 
 
 	if (r < 0)
 		return r;
-	if (!entry.kept && kr_entry_reopen(export, entry.fd, O_RDONLY | O_DIRECTORY, &fd) == 0) {
+	if (!entry.kept && reopen(export, entry.fd, O_RDONLY | O_DIRECTORY, &fd) == 0) {
 		close(entry.fd);
 		entry.fd = fd;
 		entry.kept = kr_fd_cache_add(export->fds, fid, KR_FD_CACHE_DIRECTORY, fd);

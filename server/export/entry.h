@@ -33,8 +33,6 @@ void kr_entry_put(struct kr_entry *entry);
 int kr_entry_error_in(const struct kr_entry *dir, int err);
 /* NAME below DIRFD, itself: neither links nor mounts are followed (-EXDEV: something is mounted there). */
 int kr_entry_child(int dirfd, const char *name, int *ret_fd);
-/* Opens what PATH_FD names again, with open(2)'s FLAGS. */
-int kr_entry_reopen(struct kr_export *export, int path_fd, int flags, int *ret_fd);
 /* A kept descriptor on the data of a regular file (or on a directory), to be put back with kr_fd_cache_put. */
 int kr_entry_data(
 	struct kr_export *export, const struct kr_fid *fid, enum kr_fd_cache_mode mode, struct kr_fd **ret_fd);

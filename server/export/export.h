@@ -312,7 +312,7 @@ void kr_export_conflict_name(
 
 /* --- files that a loss of power un-created (restore.c) ---------------------------------------- */
 
-/* What the node that made FILE, a regular file or a directory, knows of it. */
+/* A regular file or directory, as the node that made it remembers it. */
 struct kr_restore {
 	const struct kr_fid *file;   /* the file keeps this identity (fid_aliases.h) */
 	const struct kr_fid *parent; /* the directory where it has NAME */

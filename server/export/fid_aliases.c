@@ -29,7 +29,7 @@ struct kr_fid_aliases {
 	pthread_mutex_t writing;
 	pthread_rwlock_t lock; /* of the tables */
 	struct kr_table by_alias, by_real;
-	atomic_size_t count; /* so that nobody takes the lock where there are none */
+	atomic_size_t count; /* without aliases no thread takes the lock */
 };
 
 /* [lock] */

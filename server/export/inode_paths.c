@@ -116,7 +116,7 @@ static void drop_place(struct kr_inode_paths *paths, struct place *place)
 	free(place);
 }
 
-/* Drops what is known to be the same as WANTED.  Under the lock. */
+/* Drops the known place that equals WANTED.  Under the lock. */
 static void drop_same(struct kr_inode_paths *paths, const struct place *wanted)
 {
 	struct place *place = find_same(paths, wanted);

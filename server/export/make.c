@@ -14,7 +14,7 @@
 enum { CREATE_TRIES = 100 };
 
 /* -EEXIST changes nothing. */
-static void begin_turn(int dirfd, const struct kr_intent_change *change)
+static void begin_intent(int dirfd, const struct kr_intent_change *change)
 {
 	struct stat there;
 
@@ -64,7 +64,7 @@ int kr_export_make(struct kr_export *export, const struct kr_cred *cred, const s
 	if (r < 0)
 		return r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
-	begin_turn(dir.fd, &change);
+	begin_intent(dir.fd, &change);
 	made = make_as(export, cred, dir.fd, make);
 	r = made;
 	if (r == 0)
@@ -113,7 +113,7 @@ int kr_export_link(struct kr_export *export, const struct kr_cred *cred, const s
 	orphan = kr_orphans_find(export->orphans, fid, &nameable);
 	if (orphan && !nameable && attr.nlink == 0)
 		return kr_fail_errno(-ENOENT, "linking to a file that has been removed");
-	begin_turn(dirfd, &change);
+	begin_intent(dirfd, &change);
 	r = link_as(export, cred, fd, dirfd, name);
 	kr_intent_end(r, 0);
 	if (r == 0 && nameable)
@@ -226,7 +226,7 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 		return r == -ENOENT ? kr_export_writable(export) : r;
 	}
 	if (r == 0) {
-		begin_turn(dirfd, &change);
+		begin_intent(dirfd, &change);
 		r = create_as(export, cred, dirfd, create, &fd);
 		*ret_created = r == 0;
 		if (r == 0)

@@ -60,7 +60,7 @@ static int may_remove(struct kr_export *export, const struct kr_cred *cred, int 
 	return 0;
 }
 
-/* What is left of the file after the removal. */
+/* Reports what the removal has left of the file. */
 static void report(struct kr_export *export, const struct victim *victim, const struct kr_removal *removal,
 	struct kr_removed *ret_removed)
 {
@@ -243,7 +243,7 @@ static int move(struct kr_export *export, const struct kr_cred *cred, const stru
 	return r;
 }
 
-static void begin_turn(const struct rename_ends *ends, const struct victim *source, const struct victim *target)
+static void begin_intent(const struct rename_ends *ends, const struct victim *source, const struct victim *target)
 {
 	kr_intent_begin(&(struct kr_intent_change){.kind = KR_INTENT_RENAME,
 		.parent = ends->from,
@@ -272,7 +272,7 @@ static int rename_ends(struct kr_export *export, const struct kr_cred *cred, con
 	if (r == 0 && replacing && S_ISREG(target->st.st_mode))
 		r = kr_orphans_begin_removal(export->orphans, &target->fid, target->fd, ends->to_fd, ends->to_name,
 			may_delay(target, ends->delayed_max), &removal);
-	begin_turn(ends, source, target);
+	begin_intent(ends, source, target);
 	if (r == 0)
 		r = move(export, cred, ends, source, target, replacing);
 	kr_orphans_end_removal(&removal, r == 0);

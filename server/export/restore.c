@@ -22,7 +22,7 @@ static void note_dir(struct kr_export *export, const struct kr_fid *dir)
 		kr_restored_dirs_note(&export->restored_dirs, dir, attr.ctime);
 }
 
-/* 0 if nobody can have removed the file from its directory. */
+/* 0 if no program can have removed the file from its directory. */
 static int check_unchanged(struct kr_export *export, const struct kr_restore *restore)
 {
 	const struct kr_time *restored = kr_restored_dirs_ctime(&export->restored_dirs, restore->parent);

@@ -141,8 +141,8 @@ static void run(struct kr_pool_share_job *gated)
 		apply->err = KR_FAULT("apply.after");
 }
 
-/* Whether FILE was removed while nobody had it open.  Between the removal and the loop's hearing of it, `gone` is not
- * set yet. */
+/* Whether FILE was removed while no node had it open.  `gone` is set a moment after the removal, when the loop hears of
+ * it. */
 static bool is_gone(const struct kr_sfile *file)
 {
 	return file->gone || (file->orphan && file->opens == 0);

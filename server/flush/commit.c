@@ -67,7 +67,7 @@ static void owe(struct kr_sfile *file, struct kr_session *session, struct kr_fil
 	kr_leases_uncommitted(file, session, 0);
 }
 
-/* The server repairs what failed syncs may have lost of FILE: nobody else gets it before. */
+/* The server repairs the bytes of FILE that failed syncs may have lost.  No other node gets FILE before. */
 static void repair(struct kr_sfile *file, uint64_t first, uint64_t last)
 {
 	add_rounds(get_writer(file, 0), first, last);
@@ -75,7 +75,7 @@ static void repair(struct kr_sfile *file, uint64_t first, uint64_t last)
 	kr_leases_uncommitted_of_ended(file, 0);
 }
 
-/* WRITER owes nothing (more), though it has not sent it.  What it has applied is told after the next sync. */
+/* WRITER owes no bytes any more, though it has not sent them.  The next sync is followed by STABLE for applied ones. */
 static void owes_nothing(struct kr_sfile *file, struct kr_file_writer *writer)
 {
 	if (writer->err && kr_commit_of(file)->failed)
@@ -123,7 +123,7 @@ void kr_commit_refused(struct kr_sfile *file, const struct kr_session *session)
 		owes_nothing(file, writer);
 }
 
-/* The nodes free what their journals have of the file: nobody waits for their answers. */
+/* The nodes free the file's bytes in their journals.  The server does not wait for their answers. */
 void kr_commit_gone(struct kr_sfile *file)
 {
 	struct kr_commit *commit = kr_commit_of(file);
@@ -156,7 +156,7 @@ bool kr_commit_remembers_all(const struct kr_data *data)
 	return !data->applied.incomplete;
 }
 
-/* The writer's bytes belong to ended sessions, and nobody sends them again. */
+/* The writer's bytes belong to ended sessions now: no node will send them again. */
 static void pass_to_nobody(struct kr_sfile *file, struct kr_file_writer *writer)
 {
 	struct kr_file_writer *nobody;

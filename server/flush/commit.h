@@ -29,10 +29,10 @@ struct kr_sfile;
 
 enum {
 	KR_COMMIT_PARALLEL = 4,    /* syncs at a time */
-	KR_COMMIT_LATER_MS = 10,   /* for so long files that nobody waits for are gathered */
-	KR_COMMIT_MANY = 8,        /* so many are synced by one job, more by one syncfs */
+	KR_COMMIT_LATER_MS = 10,   /* for so long the server gathers files that no node waits for */
+	KR_COMMIT_MANY = 8,        /* one job syncs so many; one syncfs syncs more */
 	KR_COMMIT_TOGETHER = 4096, /* at most */
-	KR_COMMIT_RETRY_MS = 1000, /* between two tries to repair what a failed sync may have lost */
+	KR_COMMIT_RETRY_MS = 1000, /* between two tries to repair the losses of a failed sync */
 };
 
 /* ERR: 0, or the negative errno of the sync.  Called from the loop, never from inside kr_commit_wait. */
@@ -43,8 +43,8 @@ struct kr_commit {
 	struct kr_list writers; /* struct kr_file_writer of commit_priv.h */
 	struct kr_link writing; /* in kr_data.writing while there are writers */
 	struct kr_list waiters; /* struct waiter of syncs.c */
-	struct kr_link queued;  /* in kr_data.sync_queue or sync_later; that, or running, holds the file */
-	bool later;             /* in sync_later */
+	struct kr_link queued;  /* in kr_syncs.queue or .later; that, or running, holds the file */
+	bool later;             /* in kr_syncs.later */
 	uint64_t applied;       /* the last round applied */
 	uint64_t good;          /* the last round known to be stable */
 	uint64_t lost;          /* rounds up to here, which ran when a sync failed, count as lost with it */
@@ -54,7 +54,7 @@ struct kr_commit {
 	bool rewriting;         /* no round begins: the bytes are written again from the page cache */
 	bool failed;            /* what a failed sync may have lost is not repaired */
 	bool former;            /* ... of a former instance, and not tried yet */
-	struct kr_link failing; /* in kr_data.failing while `failed`; holds the file */
+	struct kr_link failing; /* in kr_syncs.failing while `failed`; holds the file */
 	uint64_t retry_ns;
 };
 
@@ -70,23 +70,23 @@ uint64_t kr_commit_applied_seq(const struct kr_sfile *file, const uint8_t node_i
 uint64_t kr_commit_reached_seq(const struct kr_sfile *file, const uint8_t node_id[16]);
 /* Whether this instance remembers all that it has applied. */
 bool kr_commit_remembers_all(const struct kr_data *data);
-/* Whether each file whose sync failed in a former instance has been tried again.  What still fails is uncommitted, of
- * node 0.  When that becomes true later, the flush room calls sessions->hooks.end_grace (which may be not due yet for
- * other reasons). */
+/* Whether each file whose sync failed in a former instance has been tried again.  A file whose sync still fails is
+ * uncommitted, of node 0.  When that becomes true later, the flush room calls sessions->hooks.end_grace (which may be
+ * not due yet for other reasons). */
 bool kr_commit_recovered(const struct kr_data *data);
 /* The error of the failed sync whose losses SESSION's node has not sent again; 0: there is none. */
 int kr_commit_error(const struct kr_sfile *file, const struct kr_session *session);
-/* A change of FILE that is in no journal may be lost, since its sync failed: nobody else gets the file before the
- * server has repaired it. */
+/* The sync of FILE failed, and may have lost a change that is in no journal: no other node gets FILE before the server
+ * has repaired it. */
 void kr_commit_lost_change(struct kr_sfile *file);
-/* FILE has neither name nor open: nobody needs its bytes. */
+/* FILE has neither name nor open: no program can read its bytes. */
 void kr_commit_gone(struct kr_sfile *file);
 
 /* --- for the flush room ----------------------------------------------------------------------- */
 
 /* Opens the log of failed syncs of former instances.  0 or -errno with a reason. */
 int kr_commit_init(struct kr_data *data);
-/* Drops what is left, and its references to files. */
+/* Drops queued syncs and their references to files. */
 void kr_commit_fini(struct kr_data *data);
 void kr_commit_file_init(struct kr_sfile *file);
 /* ROUND of FILE, with PART's bytes, is applied. */

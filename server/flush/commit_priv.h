@@ -42,10 +42,10 @@ void kr_file_writers_end_patience(const struct kr_sfile *file, uint64_t now_ns);
 
 /* --- syncs.c ---------------------------------------------------------------------------------- */
 
-/* Queues FILE; a running sync is followed by another.  _later: if nobody waits for it, in a moment. */
+/* Queues FILE; a running sync is followed by another.  _later: in a moment, unless a node waits for FILE. */
 void kr_syncs_enqueue(struct kr_sfile *file);
 void kr_syncs_enqueue_later(struct kr_sfile *file);
-/* Somebody waits for FILE. */
+/* A node waits for FILE: its sync begins at once. */
 void kr_syncs_hurry(struct kr_sfile *file);
 
 #endif

@@ -90,16 +90,15 @@ void kr_data_fini(struct kr_data *data)
 		kr_sfile_put(KR_LIST_ENTRY(link, struct kr_sfile_data, busy)->file);
 	uv_close((uv_handle_t *)&data->tick, NULL);
 	uv_close((uv_handle_t *)&data->gather_timer, NULL);
-	uv_close((uv_handle_t *)&data->sync_timer, NULL);
 }
 
 void kr_data_free(struct kr_data *data)
 {
 	if (!data)
 		return;
-	if (data->syncfs_fd > 0)
-		close(data->syncfs_fd);
-	kr_failed_syncs_close(&data->failed_syncs);
+	if (data->syncs.syncfs_fd > 0)
+		close(data->syncs.syncfs_fd);
+	kr_failed_syncs_close(&data->syncs.failed_log);
 	kr_applied_fini(&data->applied);
 	kr_verbs_free(data->verbs);
 	free(data);
@@ -175,7 +174,7 @@ json_t *kr_data_status(const struct kr_data *data)
 		(json_int_t)(info.writes ? info.write_bytes / info.writes : 0), "flushed_bytes",
 		(json_int_t)data->counters.bytes, "flushed_extents", (json_int_t)data->counters.extents, "syncs",
 		"number", (json_int_t)data->counters.syncs, "errors", (json_int_t)data->counters.sync_errors, "waiting",
-		(json_int_t)data->sync_queued, "failed_files", (json_int_t)data->failed_syncs.files.count, "feed",
+		(json_int_t)data->syncs.queued, "failed_files", (json_int_t)data->syncs.failed_log.files.count, "feed",
 		"blocks", (json_int_t)data->counters.fed_blocks, "bytes", (json_int_t)data->counters.fed_bytes,
 		"uncommitted_files", (json_int_t)count_writing(data));
 }

@@ -24,7 +24,7 @@ enum {
 struct kr_hop;
 struct kr_verbs;
 
-/* What the pipelines room does for ring connections and readers. */
+/* The pipelines room's part of ring connections and readers. */
 struct kr_pipeline_hooks {
 	/* Closes the ring connections of NODE; 0: all. */
 	void (*close_ring)(struct kr_data *data, uint32_t node);
@@ -36,30 +36,37 @@ struct kr_pipeline_hooks {
 	void (*end)(struct kr_data *data);
 };
 
+/* The syncs of all files: syncs.c. */
+struct kr_syncs {
+	struct kr_pool_share share;
+	struct kr_list queue; /* kr_commit.queued */
+	size_t queued;        /* in it */
+	struct kr_list later; /* kr_commit.queued: no node waits for these files */
+	uv_timer_t later_timer;
+	bool may_syncfs, syncfs_runs;
+	int syncfs_fd;
+	struct kr_list failing; /* kr_commit.failing */
+	size_t former_failed;   /* of these, those of former instances that have not been tried again */
+	struct kr_failed_syncs failed_log;
+};
+
 struct kr_data {
 	struct kr_pipeline_hooks hooks;
 	struct kr_server *server;
 	struct kr_verbs *verbs; /* NULL: built without */
-	struct kr_pool_share applies, feeds, syncs;
+	struct kr_pool_share applies, feeds;
 	uint64_t last_round;
 	uint8_t ring_key[KR_RING_KEY]; /* the server's own, see common/auth/pair.h */
 	char host[64];                 /* the server's address, as the latest session reached it */
 	uint16_t port;
-	struct kr_list busy;       /* kr_sfile_data.busy: files with flushes */
-	struct kr_list gathering;  /* kr_sfile_data.gathering, in the order of gather_ns */
-	struct kr_list pipelines;  /* kr_reader_pipeline.link */
-	struct kr_list hops;       /* kr_hop.link */
-	struct kr_list sync_queue; /* kr_commit.queued */
-	size_t sync_queued;
-	struct kr_list sync_later; /* kr_commit.queued: nobody waits for them */
-	bool may_sync_together, syncing_together; /* by syncfs */
-	int syncfs_fd;
+	struct kr_list busy;      /* kr_sfile_data.busy: files with flushes */
+	struct kr_list gathering; /* kr_sfile_data.gathering, in the order of gather_ns */
+	struct kr_list pipelines; /* kr_reader_pipeline.link */
+	struct kr_list hops;      /* kr_hop.link */
+	struct kr_syncs syncs;
 	struct kr_list writing; /* kr_commit.writing: files with uncommitted bytes */
-	struct kr_list failing; /* kr_commit.failing */
-	size_t former_failed;   /* of these, those of former instances that have not been tried again */
-	struct kr_failed_syncs failed_syncs;
 	struct kr_applied applied;
-	uv_timer_t gather_timer, sync_timer, tick;
+	uv_timer_t gather_timer, tick;
 	struct kr_list throttled;  /* kr_round_stream.throttled: wait until round stream_bytes falls */
 	size_t round_stream_bytes; /* received in streams, not written yet */
 	bool stopping;

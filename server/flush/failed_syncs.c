@@ -161,7 +161,7 @@ void kr_failed_syncs_add(
 		done(context);
 		return;
 	} else {
-		failed->changed = true; /* what is being written may be of before */
+		failed->changed = true; /* the write under way may lack FILE */
 	}
 	wait = kr_xcalloc(1, sizeof(*wait));
 	*wait = (struct failed_wait){.done = done, .context = context};

@@ -122,7 +122,7 @@ static void file_destroyed(struct kr_sfile *file)
 {
 	struct kr_sfile_data *data = file->data;
 
-	assert(kr_list_empty(&data->commit.writers)); /* who is uncommitted holds the file */
+	assert(kr_list_empty(&data->commit.writers)); /* uncommitted writers hold the file */
 	kr_rounds_fini(&data->rounds);
 	kr_list_remove(&data->busy);
 	kr_list_remove(&data->gathering);
@@ -177,8 +177,8 @@ static int check(const struct kr_request *request)
 	return request->data || msg->extents.count ? -EPROTO : 0;
 }
 
-/* Whether the session's bytes may go in now (see FLUSH in msgs.def).  What a node sends without the lease is late, or
- * was on its way when its leases went to other nodes. */
+/* Whether the session's bytes may go in now (see FLUSH in msgs.def).  A FLUSH without the lease is late, or was on
+ * its way when the node's leases went to other nodes. */
 static bool may_flush(const struct kr_session *session, const struct kr_sfile *file)
 {
 	const struct kr_attachment *attachment = kr_attachment_find(file, session);

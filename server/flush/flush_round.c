@@ -54,7 +54,7 @@ static void begin_round(struct kr_sfile_data *data)
 	data->clear_suid = false;
 	data->round_overlapped = 0;
 	data->mtime_is_set = false;
-	data->resend = !data->commit.failed; /* else what is in the page cache may not be on the disk */
+	data->resend = !data->commit.failed; /* after a failed sync the disk may lack bytes that the page cache has */
 	data->differs = false;
 	data->mtime = (struct kr_time){.sec = INT64_MIN};
 	data->base_version = 0;

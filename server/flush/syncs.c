@@ -1,6 +1,6 @@
 /* Syncs of files, and what is repaired after failed ones (see commit.h).
  *
- * A file is in one of these states: idle; in kr_data.sync_later; in sync_queue; or its sync runs.  What comes up during
+ * A file is in one of these states: idle; in kr_syncs.later; in kr_syncs.queue; or its sync runs.  What comes up during
  * a sync is taken by the next one.  Each sync job has all files that were waiting, KR_COMMIT_MANY at most, or as many
  * as there are by one syncfs.
  */
@@ -30,10 +30,10 @@ struct file_sync {
 	struct kr_link link;   /* sync_job.files */
 	struct kr_sfile *file; /* reference */
 	struct kr_list waiters;
-	uint64_t cover; /* the rounds up to here are in this sync */
+	uint64_t last_round; /* this sync has the rounds up to here */
 	bool data_only;
 	bool rewrite; /* writes the bytes again first */
-	bool repairs; /* success means that what former syncs may have lost is there */
+	bool repairs; /* success means that the bytes that former syncs may have lost are there */
 	bool gone;    /* the file does not exist any more */
 	int err;
 	uint64_t epoch, changes; /* of begin_rewrite */
@@ -67,7 +67,7 @@ static void former_tried(struct kr_sfile *file)
 	if (!kr_commit_of(file)->former)
 		return;
 	kr_commit_of(file)->former = false;
-	if (--data->former_failed == 0)
+	if (--data->syncs.former_failed == 0)
 		data->server->sessions->hooks.end_grace(data->server);
 }
 
@@ -103,7 +103,7 @@ static void begin_failure(struct kr_sfile *file)
 	commit->retry_ns = kr_clock_ns() + KR_COMMIT_RETRY_MS * KR_NS_PER_MS;
 	if (kr_link_linked(&commit->failing))
 		return;
-	kr_list_append(&kr_data_of(file)->failing, &commit->failing);
+	kr_list_append(&kr_data_of(file)->syncs.failing, &commit->failing);
 	kr_sfile_ref(file);
 }
 
@@ -116,7 +116,7 @@ static void end_failure(struct kr_sfile *file)
 		return;
 	commit->failed = false;
 	kr_list_remove(&commit->failing);
-	kr_failed_syncs_remove(&kr_data_of(file)->failed_syncs, &file->fid);
+	kr_failed_syncs_remove(&kr_data_of(file)->syncs.failed_log, &file->fid);
 	kr_sfile_put(file);
 }
 
@@ -146,7 +146,7 @@ static void succeeded(struct file_sync *sync)
 	struct kr_commit *commit = kr_commit_of(file);
 	struct kr_file_writer *writer, *after;
 
-	commit->good = KR_MAX(commit->good, sync->cover);
+	commit->good = KR_MAX(commit->good, sync->last_round);
 	if (sync->repairs || sync->gone)
 		end_failure(file);
 	if (sync->gone)
@@ -173,7 +173,7 @@ static void synced(struct file_sync *sync)
 		kr_log_error(
 			"syncing a file failed: %s; its nodes send again what was applied since the last good sync",
 			strerror(-sync->err));
-	kr_failed_syncs_add(&data->failed_syncs, &sync->file->fid, failure_noted, sync);
+	kr_failed_syncs_add(&data->syncs.failed_log, &sync->file->fid, failure_noted, sync);
 }
 
 /* --- in the pool ------------------------------------------------------------------------------ */
@@ -230,7 +230,7 @@ static void sync_together(struct sync_job *job, struct kr_export *export)
 
 	KR_LIST_FOR_EACH(sync, &job->files, link)
 		kr_export_sync_begins(export, &sync->file->fid);
-	job->together_failed = syncfs(job->data->syncfs_fd) < 0;
+	job->together_failed = syncfs(job->data->syncs.syncfs_fd) < 0;
 	KR_LIST_FOR_EACH(sync, &job->files, link) {
 		if (job->together_failed && !sync->err)
 			sync->err = fsync_of(export, sync);
@@ -316,9 +316,9 @@ static void done(struct kr_pool_share_job *share_job)
 
 	data->counters.syncs++;
 	if (job->together)
-		data->syncing_together = false;
+		data->syncs.syncfs_runs = false;
 	if (job->together_failed) /* a later syncfs would not repeat an error that was another file's */
-		data->may_sync_together = false;
+		data->syncs.may_syncfs = false;
 	while ((link = kr_list_pop(&job->files))) {
 		struct file_sync *sync = KR_LIST_ENTRY(link, struct file_sync, link);
 
@@ -341,7 +341,7 @@ static void add_to_job(struct sync_job *job, struct kr_sfile *file)
 	struct kr_commit *commit = kr_commit_of(file);
 	struct file_sync *sync = kr_xcalloc(1, sizeof(*sync));
 
-	*sync = (struct file_sync){.file = file, .cover = commit->applied, .data_only = !commit->full};
+	*sync = (struct file_sync){.file = file, .last_round = commit->applied, .data_only = !commit->full};
 	kr_list_init(&sync->waiters);
 	kr_list_move(&commit->waiters, &sync->waiters);
 	kr_list_append(&job->files, &sync->link);
@@ -356,8 +356,8 @@ static void add_to_job(struct sync_job *job, struct kr_sfile *file)
 
 static struct kr_sfile *take_queued(struct kr_data *data)
 {
-	data->sync_queued--;
-	return KR_LIST_ENTRY(kr_list_pop(&data->sync_queue), struct kr_sfile_data, commit.queued)->file;
+	data->syncs.queued--;
+	return KR_LIST_ENTRY(kr_list_pop(&data->syncs.queue), struct kr_sfile_data, commit.queued)->file;
 }
 
 static void start(struct kr_data *data, size_t count, bool together)
@@ -369,22 +369,22 @@ static void start(struct kr_data *data, size_t count, bool together)
 	kr_list_init(&job->files);
 	while (count-- > 0)
 		add_to_job(job, take_queued(data));
-	kr_pool_share_start(&data->syncs, &job->share_job, run, done);
+	kr_pool_share_start(&data->syncs.share, &job->share_job, run, done);
 }
 
 static void pump(struct kr_data *data)
 {
-	while (data->sync_queued && data->syncs.running < data->syncs.limit) {
+	while (data->syncs.queued && data->syncs.share.running < data->syncs.share.limit) {
 		bool together =
-			data->may_sync_together && !data->syncing_together && data->sync_queued > KR_COMMIT_MANY;
+			data->syncs.may_syncfs && !data->syncs.syncfs_runs && data->syncs.queued > KR_COMMIT_MANY;
 
-		data->syncing_together |= together;
-		start(data, KR_MIN(data->sync_queued, (size_t)(together ? KR_COMMIT_TOGETHER : KR_COMMIT_MANY)),
+		data->syncs.syncfs_runs |= together;
+		start(data, KR_MIN(data->syncs.queued, (size_t)(together ? KR_COMMIT_TOGETHER : KR_COMMIT_MANY)),
 			together);
 	}
 }
 
-/* FILE is in sync_later. */
+/* FILE is in kr_syncs.later. */
 static void queue_now(struct kr_sfile *file)
 {
 	struct kr_data *data = kr_data_of(file);
@@ -392,16 +392,16 @@ static void queue_now(struct kr_sfile *file)
 
 	commit->later = false;
 	kr_list_remove(&commit->queued);
-	kr_list_append(&data->sync_queue, &commit->queued);
-	data->sync_queued++;
+	kr_list_append(&data->syncs.queue, &commit->queued);
+	data->syncs.queued++;
 }
 
 static void on_timer(uv_timer_t *timer)
 {
 	struct kr_data *data = timer->data;
 
-	while (!kr_list_empty(&data->sync_later))
-		queue_now(KR_LIST_ENTRY(data->sync_later.head.next, struct kr_sfile_data, commit.queued)->file);
+	while (!kr_list_empty(&data->syncs.later))
+		queue_now(KR_LIST_ENTRY(data->syncs.later.head.next, struct kr_sfile_data, commit.queued)->file);
 	pump(data);
 }
 
@@ -415,9 +415,9 @@ void kr_syncs_enqueue_later(struct kr_sfile *file)
 	} else if (!kr_link_linked(&commit->queued)) {
 		kr_sfile_ref(file);
 		commit->later = true;
-		kr_list_append(&data->sync_later, &commit->queued);
-		if (!uv_is_active((uv_handle_t *)&data->sync_timer))
-			uv_timer_start(&data->sync_timer, on_timer, KR_COMMIT_LATER_MS, 0);
+		kr_list_append(&data->syncs.later, &commit->queued);
+		if (!uv_is_active((uv_handle_t *)&data->syncs.later_timer))
+			uv_timer_start(&data->syncs.later_timer, on_timer, KR_COMMIT_LATER_MS, 0);
 	}
 	if (!kr_list_empty(&file->leases.waiting))
 		kr_syncs_hurry(file);
@@ -453,7 +453,7 @@ void kr_commit_tick(struct kr_data *data, uint64_t now_ns)
 {
 	struct kr_commit *commit;
 
-	KR_LIST_FOR_EACH(commit, &data->failing, failing) {
+	KR_LIST_FOR_EACH(commit, &data->syncs.failing, failing) {
 		struct kr_sfile *file = KR_CONTAINER_OF(commit, struct kr_sfile_data, commit)->file;
 
 		if (now_ns < commit->retry_ns || commit->running || data->stopping)
@@ -468,13 +468,13 @@ void kr_commit_tick(struct kr_data *data, uint64_t now_ns)
 
 bool kr_commit_idle(const struct kr_data *data)
 {
-	return data->sync_queued == 0 && kr_list_empty(&data->sync_later) && data->syncs.running == 0 &&
-		!kr_failed_syncs_busy(&data->failed_syncs);
+	return data->syncs.queued == 0 && kr_list_empty(&data->syncs.later) && data->syncs.share.running == 0 &&
+		!kr_failed_syncs_busy(&data->syncs.failed_log);
 }
 
 bool kr_commit_recovered(const struct kr_data *data)
 {
-	return data->former_failed == 0;
+	return data->syncs.former_failed == 0;
 }
 
 /* FID stands in the log of a former instance.  The first tick tries it. */
@@ -487,7 +487,7 @@ static void take_former(void *context, const struct kr_fid *fid)
 	begin_failure(file);
 	kr_commit_of(file)->retry_ns = 0;
 	kr_commit_of(file)->former = true;
-	data->former_failed++;
+	data->syncs.former_failed++;
 	kr_sfile_put(file);
 }
 
@@ -505,27 +505,29 @@ int kr_commit_init(struct kr_data *data)
 {
 	struct kr_server *server = data->server;
 
-	kr_list_init(&data->failing);
-	kr_list_init(&data->sync_queue);
-	kr_list_init(&data->sync_later);
-	uv_timer_init(server->loop, &data->sync_timer);
-	data->sync_timer.data = data;
-	kr_pool_share_init(&data->syncs, server, KR_COMMIT_PARALLEL);
+	kr_list_init(&data->syncs.failing);
+	kr_list_init(&data->syncs.queue);
+	kr_list_init(&data->syncs.later);
+	uv_timer_init(server->loop, &data->syncs.later_timer);
+	data->syncs.later_timer.data = data;
+	kr_pool_share_init(&data->syncs.share, server, KR_COMMIT_PARALLEL);
 	/* Its own: each open file hears of an error once. */
-	data->syncfs_fd = open(server->options->export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	data->may_sync_together = data->syncfs_fd >= 0 && syncfs_tells_errors();
+	data->syncs.syncfs_fd = open(server->options->export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	data->syncs.may_syncfs = data->syncs.syncfs_fd >= 0 && syncfs_tells_errors();
 	kr_commit_register(data);
-	return kr_failed_syncs_open(&data->failed_syncs, server, kr_state_dir(server->state), take_former, data);
+	return kr_failed_syncs_open(&data->syncs.failed_log, server, kr_state_dir(server->state), take_former, data);
 }
 
 void kr_commit_fini(struct kr_data *data)
 {
-	while (!kr_list_empty(&data->sync_later))
-		queue_now(KR_LIST_ENTRY(data->sync_later.head.next, struct kr_sfile_data, commit.queued)->file);
-	while (data->sync_queued)
+	while (!kr_list_empty(&data->syncs.later))
+		queue_now(KR_LIST_ENTRY(data->syncs.later.head.next, struct kr_sfile_data, commit.queued)->file);
+	while (data->syncs.queued)
 		kr_sfile_put(take_queued(data));
 	while (!kr_list_empty(&data->writing)) /* locks may wait for them */
 		kr_commit_gone(KR_LIST_ENTRY(data->writing.head.next, struct kr_sfile_data, commit.writing)->file);
-	while (!kr_list_empty(&data->failing))
-		kr_sfile_put(KR_LIST_ENTRY(kr_list_pop(&data->failing), struct kr_sfile_data, commit.failing)->file);
+	while (!kr_list_empty(&data->syncs.failing))
+		kr_sfile_put(
+			KR_LIST_ENTRY(kr_list_pop(&data->syncs.failing), struct kr_sfile_data, commit.failing)->file);
+	uv_close((uv_handle_t *)&data->syncs.later_timer, NULL);
 }

@@ -251,7 +251,8 @@ void kr_attachment_settle(struct kr_attachment *attachment)
 	kr_sfile_put(file);
 }
 
-/* What a node has open when the server stops stays held: the node will reclaim it from the next instance. */
+/* RELEASE is false when the server stops: opens stay held, because the node will reclaim them from the next
+ * instance. */
 static void files_end(struct kr_session *session, struct kr_session *successor, bool release)
 {
 	struct kr_link *link;

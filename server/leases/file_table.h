@@ -19,7 +19,7 @@ struct kr_sfile;
 struct kr_sfile_data;
 struct kr_sfile_locks;
 
-/* What higher rooms do for files.  Each registers its part once, before the first file. */
+/* The higher rooms' part of files.  Each registers its own once, before the first file. */
 struct kr_file_hooks {
 	/* The flush room makes and frees kr_sfile.data. */
 	void (*created)(struct kr_sfile *file);
@@ -30,7 +30,7 @@ struct kr_file_hooks {
 	void (*writer_ended)(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
 	/* Such a successor has reclaimed all that it has. */
 	void (*writer_reclaimed)(struct kr_sfile *file, struct kr_session *session);
-	/* Somebody waits until nodes have given leases of the file back, and committed their bytes. */
+	/* A node or an operation waits until other nodes have given their leases back and committed their bytes. */
 	void (*awaited)(struct kr_sfile *file);
 	/* The session has given READ back: its node leaves the file's pipeline. */
 	void (*read_lost)(struct kr_sfile *file, struct kr_session *session);

@@ -80,7 +80,8 @@ static uint8_t in_the_way(const struct kr_lease_holder *holder, uint8_t wanted)
 	return kinds;
 }
 
-/* What HOLDER excludes.  A holder whose bytes were refused excludes writers, as a holder of both kinds does. */
+/* The kinds by which HOLDER excludes others.  A holder whose bytes were refused excludes writers, as a holder of both
+ * kinds does. */
 static uint8_t kinds_of(const struct kr_lease_holder *holder)
 {
 	return holder->excludes_writers && (holder->kinds & KR_LEASE_WRITE) ? KR_LEASE_ALL : holder->kinds;
@@ -218,7 +219,7 @@ static uint8_t free_kinds(const struct kr_lease_table *table, uint32_t node, uin
 	return granted;
 }
 
-/* What other nodes need back from HOLDER and the server has not recalled yet. */
+/* The kinds of HOLDER that are in the way of WANTED, and that the server has not recalled yet. */
 static uint8_t to_recall(const struct kr_lease_holder *holder, const struct sums *wanted)
 {
 	uint8_t kinds = 0;
@@ -230,7 +231,7 @@ static uint8_t to_recall(const struct kr_lease_holder *holder, const struct sums
 	return in_the_way(holder, kinds) & (uint8_t)~holder->recalling;
 }
 
-/* What the waiters want that wait behind no other. */
+/* The kinds that those waiters want that wait behind no other. */
 static struct sums gather_first(const struct kr_lease_table *table)
 {
 	struct sums earlier = {0}, first = {0};

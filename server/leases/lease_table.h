@@ -135,7 +135,7 @@ void kr_lease_table_inherit(struct kr_lease_table *table, uint32_t node, uint32_
  * waiters. */
 void kr_lease_table_expire(struct kr_lease_table *table, uint32_t node);
 
-/* What NODE holds; `recalling` kinds are included. */
+/* The kinds that NODE holds, including `recalling` ones. */
 uint8_t kr_lease_table_held(const struct kr_lease_table *table, uint32_t node);
 /* Of these, the kinds under recall. */
 uint8_t kr_lease_table_recalling(const struct kr_lease_table *table, uint32_t node);

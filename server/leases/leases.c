@@ -335,7 +335,7 @@ void kr_leases_gone(struct kr_sfile *file)
 
 /* --- commitment ------------------------------------------------------------------------------- */
 
-/* With --commit=never nobody waits for bytes to be committed. */
+/* Whether nodes wait for bytes of FILE to be committed; not with --commit=never. */
 static bool shares(const struct kr_sfile *file)
 {
 	return file->server->options->commit == KR_COMMIT_SHARE;

@@ -41,8 +41,8 @@ uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_sessi
 /* Grants SESSION those of KINDS that are free now.  The caller must call kr_leases_announced after its reply. */
 uint8_t kr_leases_try(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);
 void kr_leases_announced(struct kr_sfile *file, struct kr_session *session);
-/* FILE has no name any more.  Recalls READ, without a wait, from nodes that cache FILE and do not have it open.  If it is
- * gone, recalls WRITE, too, and nodes discard what they have not flushed. */
+/* FILE has no name any more.  Recalls READ, without a wait, from nodes that cache FILE and do not have it open.  If it
+ * is gone, recalls WRITE, too, and nodes discard what they have not flushed. */
 void kr_leases_gone(struct kr_sfile *file);
 /* A local program has changed FILE: its version goes on, and nodes drop what they cache of it. */
 void kr_leases_changed_behind(struct kr_sfile *file);
@@ -58,7 +58,7 @@ void kr_leases_committed(struct kr_sfile *file, uint32_t node, uint64_t next);
  * SUCCESSOR gets its leases: the node's journal may hold bytes.  No other node may read past these bytes or write under
  * them.  The server does not recall these leases until SUCCESSOR has reclaimed them or declined. */
 void kr_leases_inherit(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
-/* What SESSION took over of this file and has not settled yet. */
+/* The kinds that SESSION took over for this file, and has not settled yet. */
 uint8_t kr_leases_inherited(const struct kr_sfile *file, const struct kr_session *session);
 /* The server has told SESSION that it keeps KINDS of the leases that it took over; the rest is free. */
 void kr_leases_settle(struct kr_sfile *file, struct kr_session *session, uint8_t kinds);

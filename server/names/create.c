@@ -56,7 +56,7 @@ static int open_made(struct kr_request *request)
 	return err == -ESTALE ? -ENOENT : err == -EACCES ? -EEXIST : err;
 }
 
-/* Makes it, or opens what is there. */
+/* Makes the file, or opens the one that has the name. */
 static int make_or_open(struct kr_request *request, bool *ret_created)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;

@@ -15,7 +15,7 @@ struct kr_name_change {
 	uint64_t first, last; /* numbers of its uncommitted changes */
 	struct kr_list runs;  /* kr_name_run.link of those that have not ended, numbers ascending */
 	uint64_t covered;     /* up to here the present sync covers them */
-	uint32_t node;        /* who made them; 0: several */
+	uint32_t node;        /* that made them; 0: several */
 	bool changed;         /* one that has ended had an effect */
 	char name[];
 };
@@ -157,7 +157,7 @@ static void tell(struct kr_list *waiters, int err)
 	}
 }
 
-/* After each event: who has nothing to wait for any more goes on, and a sync begins for the others.  DIR may be gone
+/* After each event: waiters whose changes are committed go on, and a sync begins for the others.  DIR may be gone
  * afterwards. */
 static void go_on(struct kr_name_commits *commits, struct kr_name_dir *dir)
 {

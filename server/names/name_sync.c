@@ -164,7 +164,7 @@ void kr_name_sync_before(struct kr_request *request, void (*fn)(struct kr_reques
 	start_wait(request, begin);
 }
 
-/* What failed has changed nothing, unless the disk is in trouble. */
+/* A request that failed has changed nothing, unless the disk is in trouble. */
 static bool may_have_changed(const struct kr_request *request)
 {
 	if (request->err)

@@ -203,7 +203,7 @@ static void opened(struct kr_request *request)
 	if (file->changing || file->changes != open->changes)
 		want = 0;
 	kr_sfile_version(file, open->changes, &request->reply.open_reply.attr);
-	/* The last name went while the request was in the pool: nobody else will tell the node, which would keep the
+	/* The last name went while the request was in the pool.  No other message tells the node, which would keep the
 	 * file open for later programs. */
 	if (file->orphan || file->gone)
 		request->reply.open_reply.attr.nlink = 0;

@@ -52,8 +52,8 @@ static void free_reclaim(void *state)
 	free(reclaim);
 }
 
-/* The server believes what a session had open.  But only its node knows a user's opens: a user keeps what is his, and
- * what he could open now. */
+/* The server believes what a session had open.  But only its node knows a user's opens: a user keeps the
+ * leases of his own files, and of files that he could open now. */
 static uint8_t reclaimable(const struct kr_request *request, const struct reclaim *reclaim)
 {
 	struct kr_export *export = request->server->export;
@@ -105,8 +105,8 @@ static uint8_t take_leases(const struct reclaim *reclaim, struct kr_session *ses
 					 kr_leases_try(reclaim->file, session, kinds);
 }
 
-/* What the node gets beside INHERITED, which it has.  While its bytes go in it excludes all other nodes, so it needs
- * both kinds.  What is unflushed at their recall goes in first. */
+/* The kinds that the node gets beside INHERITED, which it has.  While its bytes go in it excludes all other nodes, so
+ * it needs both kinds.  Bytes that are unflushed at their recall go in first. */
 static uint8_t kinds_for(const struct kr_request *request, uint8_t inherited)
 {
 	const struct reclaim *reclaim = request->state;
@@ -196,7 +196,7 @@ static bool has_become_late(const struct kr_request *request)
 		(kr_late_must_wait(request) || kr_late_has_bytes(request));
 }
 
-/* The file was removed while nobody had it open, and the node, which was not late, has not heard of it. */
+/* Whether the file was removed while no node had it open, and the node, which was not late, has not heard of that. */
 static bool may_discard(const struct kr_request *request)
 {
 	const struct reclaim *reclaim = request->state;
@@ -297,7 +297,7 @@ static void synced(void *context, int err)
 	go_on(request);
 }
 
-/* What the node has heard to be durable needs no sync. */
+/* Syncs the file, unless the node has heard that all its applied bytes are durable. */
 static void sync_applied(struct kr_request *request)
 {
 	struct reclaim *reclaim = request->state;

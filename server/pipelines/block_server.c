@@ -204,7 +204,7 @@ static void start_job(struct pull *pull)
 	kr_pool_share_start(&pull->hop->data->feeds, &job->gated, run, done);
 }
 
-/* What waits for the peer, and what the running jobs will add. */
+/* The bytes that wait for the peer, and those that the running jobs will add. */
 static size_t owed(const struct kr_hop *hop)
 {
 	return (hop->conn ? kr_conn_queued(hop->conn) : 0) + hop->feeding * KR_BLOCK_SERVER_BLOCKS * KR_BLOCK_SIZE;

@@ -47,7 +47,8 @@ bool kr_setbacks_doubt(const struct kr_setbacks *setbacks, struct kr_time change
 
 /* Reads DIR/clock, and looks. 0 or -errno with a reason. Blocks. */
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
-/* Writes DIR/clock: when nobody needs what it says of the former instance any more (doubtful_times.h). 0 or -errno with
+/* Writes DIR/clock: when no code needs the former instance's last times any more
+ * (export/doubtful_times.h). 0 or -errno with
  * a reason. Blocks. */
 int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16]);
 /* Looks, and saves if it is time. Loop thread. */

@@ -164,7 +164,7 @@ static void read_line(void *conflicts, char *line)
 		kr_conflicts_put(conflicts, conflict);
 }
 
-/* What counts, as a new log. */
+/* Writes a new log of the conflicts that count. */
 static int rewrite(const struct kr_conflicts *conflicts, int dir)
 {
 	const struct kr_conflict *conflict;
@@ -199,7 +199,8 @@ int kr_conflicts_open(struct kr_conflicts *conflicts, int dir)
 	return conflicts->fd < 0 ? kr_fail_errno(-errno, "cannot open %s of the state directory", log_name) : 0;
 }
 
-/* What is in the log is all that was told to anybody: read, and what counts of it written, it is the new one. */
+/* The log has all conflicts that nodes have heard of.  So the server reads it, and writes those that count as the new
+ * log. */
 static void shorten_log(struct kr_conflicts *conflicts)
 {
 	struct kr_conflicts fresh;
@@ -268,7 +269,7 @@ static void drop(struct kr_conflicts *conflicts, struct kr_conflict *conflict)
 	kr_conflict_free(conflict);
 }
 
-/* The oldest of whoever has the most. */
+/* Drops the oldest conflict of the owner that has the most. */
 static void drop_one(struct kr_conflicts *conflicts)
 {
 	const struct kr_conflict_owner *owner, *greatest = NULL;

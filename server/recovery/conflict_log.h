@@ -72,7 +72,7 @@ struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, cons
 /* That to which bytes from FIRST on belong that are declared now: one that ends before them is over; NULL. Borrowed. */
 struct kr_conflict *kr_conflicts_present(
 	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file, uint64_t first);
-/* Whether FILE was made for late bytes of the node, and CTIME tells that nobody has changed it since. */
+/* Whether FILE was made for late bytes of the node, and CTIME tells that it is unchanged since. */
 bool kr_conflicts_is_new(const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file,
 	struct kr_time ctime);
 /* Takes CONFLICT (heap), in place of what there is of the same node and file. */

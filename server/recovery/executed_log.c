@@ -84,7 +84,7 @@ static int map(struct kr_executed *executed, int dir)
 	return 0;
 }
 
-/* What its boot id and format say; 0s when it is new. */
+/* Whether boot id and format of the file are ours; they are 0s when it is new. */
 static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_id[16])
 {
 	static const uint8_t none[16];
@@ -291,7 +291,7 @@ static void clear_intent(struct kr_executed *executed, const struct kr_executed_
 			set_valid(intent, false);
 }
 
-/* What belongs to a phase is stored before it, and given up after. */
+/* Stores the values of a phase before the phase itself, and clears them after it. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value)
 {
 	KR_SCOPED_LOCK(&executed->lock);

@@ -42,8 +42,8 @@ struct kr_executed_key {
 /* Prints the records of DIR/executed, the oldest first. Prints nothing if there is no such file, or one of another
  * version. 0 or -errno with a reason. Blocks. */
 int kr_executed_print(int dir, FILE *to);
-/* Opens or makes DIR/executed; forgets what is of another boot than BOOT_ID, or of another version of kairand. 0 or
- * -errno with a reason. */
+/* Opens or makes DIR/executed; forgets requests of another boot than BOOT_ID, or of another version of kairand. 0
+ * or -errno with a reason. */
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed);
 void kr_executed_close(struct kr_executed *executed);
 /* KEY is about to be executed.  One in the phase INTENT stays in it. */
@@ -56,8 +56,8 @@ void kr_executed_intent(
 void kr_executed_no_intent(
 	struct kr_executed *executed, const struct kr_executed_key *key, enum kr_executed_phase phase);
 /* Settles the changes during which the former instance ended.  JUDGE returns for each: DONE, with *RET_VALUE, which is
- * part of its answer; BEGUN: the change was not made; INTENT: nobody can tell.  To be called once, before anything is
- * executed.  The records are given up afterwards.  Borrows CONTEXT. */
+ * part of its answer; BEGUN: the change was not made; INTENT: nothing tells.  To be called once, before the first
+ * request.  The records are given up afterwards.  Borrows CONTEXT. */
 void kr_executed_settle(struct kr_executed *executed,
 	enum kr_executed_phase (*judge)(void *context, const struct kr_intent_change *change, uint64_t *ret_value),
 	void *context);

@@ -24,7 +24,7 @@ static void free_job(struct kr_job *job)
 	free(job);
 }
 
-/* Without a name, and nobody has claimed to have it open: only bytes for it are left in a journal. */
+/* Marks a file as gone that has no name, and that no node claims to have open: only a journal has bytes for it. */
 static bool note_gone(struct kr_table_link *link, void *context)
 {
 	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
@@ -35,7 +35,7 @@ static bool note_gone(struct kr_table_link *link, void *context)
 	return true;
 }
 
-/* What a former instance left behind and nobody has claimed goes. */
+/* Removes files of former instances that no node has claimed. */
 static void over(struct kr_server *server)
 {
 	kr_table_for_each(&server->files->by_fid, note_gone, NULL);
@@ -74,8 +74,8 @@ static void forget_awaited(struct kr_server *server)
 	struct kr_lapse lapse = {.kind = KR_LAPSE_KNOWN, .epoch = server->files->epoch}, noted;
 	struct kr_session *session;
 
-	/* What an awaited node has not reclaimed yet may go to others now.  One that reclaims again, because it was
-	 * killed meanwhile, has inherited all of it. */
+	/* Other nodes may get files now that an awaited node has not reclaimed yet.  A node that reclaims again,
+	 * because it was killed meanwhile, has inherited all its files. */
 	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
 		if (session->recovery.reclaiming && session->recovery.lapse.kind == KR_LAPSE_NONE &&
 			kr_grace_awaits(&server->sessions->grace, session->node_id, NULL)) {

@@ -22,7 +22,7 @@ static enum kr_executed_phase judge_rename(const struct kr_intent_change *change
 		return KR_EXECUTED_BEGUN;
 	if (new_name->err || new_name->file != change->before)
 		return KR_EXECUTED_INTENT;
-	if (!name->file && (!name->err || name->gone)) /* else they were exchanged, or nobody knows */
+	if (!name->file && (!name->err || name->gone)) /* else they were exchanged, or it is not known */
 		*ret_value = kr_intent_value(KR_INTENT_RENAME, change->parent, change->name);
 	return KR_EXECUTED_DONE;
 }

@@ -13,7 +13,7 @@
 #include "server/export/export.h"
 #include "server/export/intent.h"
 
-/* What a name stands for now. */
+/* The file that a name stands for now. */
 struct kr_intent_recovery_name {
 	int err;       /* -errno: not known */
 	bool gone;     /* with an err: its directory has been removed */

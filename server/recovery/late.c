@@ -106,8 +106,8 @@ static struct kr_time safely(struct kr_time time)
 }
 
 /* Of a journal that may be a copy, or lack what power took: a former instance may have applied these bytes, and others
- * covered them.  `since` is of the oldest of them.  What was written after our start was unflushed then, and what
- * became of it since is known here. */
+ * covered them.  `since` is of the oldest of them.  Bytes that programs wrote after our start were unflushed then,
+ * and this instance knows what has become of them. */
 static bool is_of_before(const struct kr_request *request)
 {
 	const struct kr_time since = request->msg.reclaim_request.since, started = request->server->recovery->started;
@@ -137,10 +137,10 @@ static bool clock_was_set_back(struct kr_time since)
 	return since.sec > kr_clock_real_s() + 1;
 }
 
-/* Whether the times tell that others may have changed the file, which has CTIME.  They could at once, when the node
- * gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves for three quarters of the
- * lease time (fence.h), and others get the file after all of it.  That is a quarter of a second later at least, and
- * five seconds by default. */
+/* Whether the times tell that others may have changed the file, which has CTIME (rows 6 and 7).  Others could from
+ * `since` on, when the node gave a lease back, or had flushed.  But a lost node has had a good lease then: it serves
+ * for three quarters of the lease time (fence.h), and others get the file after all of it.  That is a quarter of a
+ * second later at least, and five seconds by default. */
 static bool is_changed_since(const struct kr_request *request, struct kr_time ctime)
 {
 	const struct kr_time since = request->msg.reclaim_request.since;
@@ -167,7 +167,8 @@ static bool is_overtaken(const struct kr_request *request, const struct kr_sfile
 		request->msg.reclaim_request.last < kr_commit_reached_seq(file, request->session->node_id);
 }
 
-/* Others' leases are given up, so what they wrote has been applied. */
+/* The other nodes have given their leases up, so the server has applied what they wrote.  The rows are those of the
+ * table in late.h. */
 static bool touched(const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr)
 {
 	bool exact;
@@ -179,18 +180,20 @@ static bool touched(const struct kr_request *request, const struct kr_sfile *fil
 		changed = file->own_base;
 		ctime = file->own_ctime;
 	}
+	/* Rows 1 and 2. */
 	if (file->changing > 0 || is_overtaken(request, file))
 		return true;
-	/* Made for these bytes, and as it was made: the node was killed before its own were in it.  (Times tick.) */
+	/* Row 3: the node was killed before its bytes were in the file.  (Times tick.) */
 	if (!changed && attr->size == 0 &&
 		kr_conflicts_is_new(
 			&file->server->recovery->conflicts, request->session->node_id, &file->fid, attr->ctime))
 		return false;
-	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch)
+	if (lapse.kind == KR_LAPSE_KNOWN && changed > lapse.epoch) /* row 4 */
 		return true;
+	/* Row 5. */
 	if (lapse.kind == KR_LAPSE_KNOWN && (exact || file->server->files->forgotten_epoch <= lapse.epoch))
 		return false;
-	return is_changed_since(request, ctime);
+	return is_changed_since(request, ctime); /* rows 6 and 7 */
 }
 
 bool kr_late_is_declared(const struct kr_request *request)

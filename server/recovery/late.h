@@ -11,12 +11,23 @@
  * If so, that is declared, durably (conflict_log.h), before the node is told.  CONFLICT gives it a file for the bytes
  * (conflict_request.c).
  *
- * What counts as a change, for a lapse of this instance: any change of the file's bytes or size, seen by its epoch.
- * Where the kernel does not tell of others' changes, one of attributes or names may count as well (last_stat.h).  For
- * one of before its start, for files that have left the table, and for bytes that may have been applied without this
- * instance remembering it: the file's ctime against the last moment at which the node knew it had the file for itself.
- * A chmod then counts as well.  Where others could have the file from that very moment on, what was changed in the
- * second before it counts, too, because clocks differ, and the times of files tick.
+ * Whether others have changed the file since (`touched` in late.c).
+ *
+ *   row  situation                                          what counts as a change
+ *   1    an operation changes the file now                  that one.
+ *   2    the node has flushed beyond this journal's end     the bytes that it has flushed.
+ *   3    the server made the file for the late bytes, and
+ *        the file is still as it was made                   nothing.
+ *   4    the lapse was in this instance                     bytes or size, by the file's epoch (last_stat.h: attributes
+ *                                                           and names, too, where the kernel tells no more).
+ *   5    as 4; the file has not left the table since        nothing else.
+ *   6    otherwise                                          a ctime after `since`, so a chmod, too.  `since`: the last
+ *                                                           moment at which the node knew it had the file for itself.
+ *   7    as 6; others could have the file from then on      a ctime after one second before `since`: clocks differ, and
+ *                                                           the times of files tick.
+ *
+ * Row 6 is for a lapse before this instance's start, for files that have left the table, and for bytes that may have
+ * been applied without this instance remembering it.
  *
  * A file that is gone may have been un-created by a loss of the server's power, and not restored (names/restore.c).  So
  * the bytes that an awaited node brings for it in the grace period are in conflict, and come back beside where it was.

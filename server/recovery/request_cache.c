@@ -42,21 +42,6 @@ static struct kr_executed_key key_of(const struct kr_request *request)
 	return key;
 }
 
-void kr_request_cache_begin(struct kr_request *request)
-{
-	struct kr_executed_key key = key_of(request);
-
-	if (request->duplicate.remembered || !is_to_be_remembered(request))
-		return;
-	request->duplicate.remembered = true;
-	if (request->duplicate.resent)
-		kr_executed_begin_again(request->server->recovery->executed, &key, request->duplicate.maybe_executed);
-	else
-		kr_executed_begin(request->server->recovery->executed, &key);
-	if (request->session->dead)
-		kr_request_cache_outlives(request);
-}
-
 /* Of those that make no file, but of a name what only one can: see kr_request_cache_by_other. */
 static uint64_t name_value_of(const struct kr_request *request)
 {
@@ -76,8 +61,8 @@ static uint64_t name_value_of(const struct kr_request *request)
 	}
 }
 
-/* What of the answer is remembered, and of what is done to a name.  Of a file that was there before, nothing: who asks
- * again may open what he has made, whatever its mode is. */
+/* The part of the answer, or of the change of a name, that the log remembers.  0 for a file that was there before: only
+ * a caller that made the file may open it again whatever its mode is. */
 static uint64_t value_of(const struct kr_request *request)
 {
 	switch (request->type) {
@@ -150,7 +135,7 @@ bool kr_request_cache_by_other(const struct kr_request *request)
 		kr_executed_by_other(request->server->recovery->executed, &key, value);
 }
 
-void kr_request_cache_run(struct kr_request *request)
+static void run(struct kr_request *request)
 {
 	request->duplicate.intent.begin = intent_begins;
 	request->duplicate.intent.end = intent_ends;
@@ -190,7 +175,8 @@ static void reply_attr(struct kr_request *request, const struct kr_attr *attr)
 /* Answers as the first execution did.  False: the handler has still to look up the file that was made. */
 static bool answer(struct kr_request *request, uint64_t value)
 {
-	/* What waits for the attributes cannot be withdrawn: that would be remembered instead. */
+	/* The node cannot withdraw a request that waits for attributes: the log would remember the withdrawal
+	 * instead. */
 	request->effect.committed =
 		request->type == KR_MSG_SETATTR || request->type == KR_MSG_FALLOCATE || request->type == KR_MSG_LINK;
 	switch (request->type) {
@@ -242,7 +228,7 @@ static uint64_t hash(const struct kr_executed_key *key)
 	return kr_hash_bytes(key, sizeof(*key));
 }
 
-void kr_request_cache_outlives(struct kr_request *request)
+static void outlives(struct kr_request *request)
 {
 	struct kr_executed_key key = key_of(request);
 
@@ -250,6 +236,21 @@ void kr_request_cache_outlives(struct kr_request *request)
 		return;
 	request->duplicate.outlives = true;
 	kr_table_insert(&request->server->sessions->outliving, &request->duplicate.by_key, hash(&key));
+}
+
+static void begin(struct kr_request *request)
+{
+	struct kr_executed_key key = key_of(request);
+
+	if (request->duplicate.remembered || !is_to_be_remembered(request))
+		return;
+	request->duplicate.remembered = true;
+	if (request->duplicate.resent)
+		kr_executed_begin_again(request->server->recovery->executed, &key, request->duplicate.maybe_executed);
+	else
+		kr_executed_begin(request->server->recovery->executed, &key);
+	if (request->session->dead)
+		outlives(request);
 }
 
 /* The repetition's session has ended, too: the node sends it once more in its next session, or has given it up. */
@@ -296,7 +297,7 @@ static void go_on(struct kr_request *repetition, const struct kr_request *first)
 		repetition->server->handlers[repetition->type].handle(repetition);
 }
 
-void kr_request_cache_over(struct kr_request *request)
+static void over(struct kr_request *request)
 {
 	struct kr_link *link;
 
@@ -306,7 +307,7 @@ void kr_request_cache_over(struct kr_request *request)
 		go_on(KR_LIST_ENTRY(link, struct kr_request, wait), request);
 }
 
-bool kr_request_cache_settled(struct kr_request *request)
+static bool settled(struct kr_request *request)
 {
 	struct kr_executed_key key = key_of(request);
 	uint64_t value = 0;
@@ -347,11 +348,11 @@ bool kr_request_cache_settled(struct kr_request *request)
 void kr_request_cache_register(struct kr_server *server)
 {
 	server->sessions->hooks.request_cache = (struct kr_request_cache_hooks){
-		.settled = kr_request_cache_settled,
-		.begin = kr_request_cache_begin,
-		.run = kr_request_cache_run,
+		.settled = settled,
+		.begin = begin,
+		.run = run,
 		.end = kr_request_cache_end,
-		.outlives = kr_request_cache_outlives,
-		.over = kr_request_cache_over,
+		.outlives = outlives,
+		.over = over,
 	};
 }

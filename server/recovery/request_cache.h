@@ -25,27 +25,13 @@
 
 #include "server/session/request.h"
 
-/* REQUEST, sent before in another session, is about to be handled.  True: it was executed, and is answered now or soon;
- * or it still runs for that session, and REQUEST goes on when that is over.  False: the caller handles it; a truncation
- * that was made already is taken out of it. */
-bool kr_request_cache_settled(struct kr_request *request);
 /* Whether another request is remembered to have made FID.  Any thread. */
 bool kr_request_cache_made_by_other(const struct kr_request *request, const struct kr_fid *fid);
 /* Whether another request is remembered to have removed the name that REQUEST (REMOVE, RENAME) is to remove, or to
  * have made the name that REQUEST (LINK) is to make.  Always false for a request in phase INTENT.  Any thread. */
 bool kr_request_cache_by_other(const struct kr_request *request);
-/* Executes REQUEST, in the pool. */
-void kr_request_cache_run(struct kr_request *request);
-/* Around the execution of REQUEST: before its first job; and before its reply.  Where the reply waits for other nodes,
- * _end comes before they can build on the effect. */
-void kr_request_cache_begin(struct kr_request *request);
+/* The hook `end` (session/hooks.h). */
 void kr_request_cache_end(struct kr_request *request, int err);
-/* The session of REQUEST has ended while REQUEST cannot be withdrawn.  Repetitions in the node's next session wait for
- * it, so from here on it must not wait for its own node: only for the disk, and for a bounded time for INVALIDATE. */
-void kr_request_cache_outlives(struct kr_request *request);
-/* REQUEST is being freed. */
-void kr_request_cache_over(struct kr_request *request);
-
 void kr_request_cache_register(struct kr_server *server);
 
 #endif

@@ -17,11 +17,21 @@ struct kr_session;
 
 /* The duplicate request cache around each request (recovery/request_cache.h). */
 struct kr_request_cache_hooks {
+	/* REQUEST, sent before in another session, is about to be handled.  True: REQUEST was executed, and is answered
+	 * now or soon; or it still runs for that session, and goes on when that is over.  False: the caller handles it;
+	 * a truncation that was made already is taken out of it. */
 	bool (*settled)(struct kr_request *request);
+	/* Before the first job of REQUEST. */
 	void (*begin)(struct kr_request *request);
+	/* Executes REQUEST, in the pool. */
 	void (*run)(struct kr_request *request);
+	/* Before the reply to REQUEST.  Where the reply waits for other nodes: before they can build on the effect. */
 	void (*end)(struct kr_request *request, int err);
+	/* The session of REQUEST has ended while REQUEST cannot be withdrawn.  Repetitions in the node's next session
+	 * wait for REQUEST, so from here on it must not wait for its own node: only for the disk, and for a bounded
+	 * time for INVALIDATE. */
 	void (*outlives)(struct kr_request *request);
+	/* REQUEST is being freed. */
 	void (*over)(struct kr_request *request);
 };
 

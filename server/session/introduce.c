@@ -58,7 +58,7 @@ static void reply_job(const struct kr_pending_conn *pending_conn, const struct k
 	kr_auth_mask_ring_key(&pending_conn->auth, reply->secret);
 }
 
-/* A user's key, and MUNGE, say who comes; a node may say it. */
+/* The user: of a user's key or of MUNGE; a node may name one. */
 static uint32_t uid_of(const struct kr_pending_conn *pending_conn, const struct kr_introduce_request *request)
 {
 	const struct kr_key *key = pending_conn->auth.key;

@@ -10,7 +10,6 @@
 #ifndef KR_SERVER_REQUEST_H
 #define KR_SERVER_REQUEST_H
 
-
 #include "common/base/buf.h"
 #include "common/rpc/conn.h"
 #include "common/base/list.h"
@@ -24,7 +23,7 @@
 struct kr_server;
 struct kr_session;
 
-/* What the request's fields take, and what the session's flow control counts. */
+/* The request's fields, and the memory that the session's flow control counts. */
 struct kr_request_memory {
 	struct kr_arena arena;
 	uint8_t *fields;
@@ -66,7 +65,7 @@ struct kr_request_duplicate {
 enum { KR_NAMES_OF_REQUEST = 2 }; /* a rename's */
 struct kr_name_run;
 
-/* What the request has done to its file. */
+/* The effects of the request on its file. */
 struct kr_request_effect {
 	bool committed;           /* it has had an effect: nothing can withdraw it any more */
 	bool folds;               /* the export ignores case: the changed names have other spellings */

@@ -106,7 +106,8 @@ struct kr_session_recovery {
 	bool inheriting; /* as successor of a session that still held leases */
 	bool successor;  /* the node had a session before, which may have executed what the node resends */
 	bool replay;     /* a client that replays the node's journal, not the node: leaves the node's state alone */
-	/* REPLAY or POWER_LOST: its journal is a copy, or lacks what it had, and may have what is durable for long */
+	/* REPLAY or POWER_LOST: its journal is a copy, or lacks records, and may have bytes that are durable for
+	 * long */
 	bool old_journal;
 	bool unjudged;          /* the node's journal holds late bytes: a successor session is late, too */
 	bool recorded;          /* the state directory names the node: a restarted server awaits it */
@@ -115,7 +116,7 @@ struct kr_session_recovery {
 	uint64_t claimed_ns;    /* when a RECLAIM last waited, or RECLAIM_DONE came; 0: never */
 	struct kr_lapse lapse;  /* between the node's former session and this one */
 	uint64_t fresh_id;      /* of the first new request: smaller ids were sent to the former session */
-	uint64_t conflict_turn; /* of the latest CONFLICT (recovery/conflicts.c) */
+	uint64_t conflict_turn; /* of the latest CONFLICT (names/conflict_request.c) */
 };
 
 /* Features of the node's HELLO: KR_FEATURE_ATTR_CACHE, _OWN_NAMES, _GONE, _KEPT_OPENS, _SLOW. */
@@ -138,7 +139,7 @@ struct kr_session_staging {
 	uint64_t turn; /* kr_staging.turn of the latest callback */
 };
 
-/* What the node reported in its latest BACKLOG, in bytes. */
+/* The node's latest BACKLOG, in bytes. */
 struct kr_session_backlog {
 	uint64_t unflushed, refused;
 	uint64_t since_ns; /* when it first reported unflushed bytes after none; 0: it has none */

@@ -17,7 +17,7 @@ struct kr_progress {
 	bool begun;
 };
 
-/* What is so at NOW_MS. */
+/* The figures at NOW_MS. */
 void kr_progress_update(
 	struct kr_progress *progress, json_int_t now_ms, json_int_t rest, json_int_t waiting, json_int_t refused);
 /* "3.1 MiB of 12.0 MiB sent, 1.2 MiB/s, 7.4 s left", and what is refused or waits for the server's disk. */

@@ -22,7 +22,7 @@ enum { WIDTH = 80, HEIGHT = 24 };
 static struct termios before, during;
 static volatile sig_atomic_t is_open, resized;
 
-/* What a signal's handler may call, too. */
+/* Writes TEXT; a signal's handler may call it, too. */
 static void say(const char *text)
 {
 	ssize_t ignored = write(STDOUT_FILENO, text, strlen(text));

@@ -18,7 +18,8 @@ static void put_escaped(FILE *out, const char *text)
 	}
 }
 
-void kr_svg_put(FILE *out, const char *bytes)
+/* Writes markup characters of BYTES as numbers, and bytes that are no characters as kr_text_shown does. */
+static void put_text(FILE *out, const char *bytes)
 {
 	KR_AUTO_FREE char *text = kr_text_shown(bytes);
 
@@ -45,7 +46,7 @@ void kr_svg_rect(FILE *out, double x, double y, double width, double height, con
 		style);
 	if (title) {
 		fputs("<title>", out);
-		kr_svg_put(out, title);
+		put_text(out, title);
 		fputs("</title>", out);
 	}
 	fputs("</rect>\n", out);
@@ -59,7 +60,7 @@ void kr_svg_line(FILE *out, double x0, double y0, double x1, double y1, const ch
 void kr_svg_text(FILE *out, double x, double y, const char *anchor, const char *bytes)
 {
 	fprintf(out, "<text x=\"%.2f\" y=\"%.2f\" text-anchor=\"%s\">", x, y, anchor);
-	kr_svg_put(out, bytes);
+	put_text(out, bytes);
 	fputs("</text>\n", out);
 }
 
@@ -78,12 +79,12 @@ double kr_svg_tick(double span, int count)
 void kr_page_begin(FILE *out, const char *title)
 {
 	fputs("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>", out);
-	kr_svg_put(out, title);
+	put_text(out, title);
 	fputs("</title>\n<style>body { font-family: sans-serif; margin: 1.5em; background: white; color: black }\n"
 	      "svg { max-width: 100%; height: auto; display: block }\npre { overflow-x: auto }"
 	      "</style></head><body>\n<h1>",
 		out);
-	kr_svg_put(out, title);
+	put_text(out, title);
 	fputs("</h1>\n", out);
 }
 

@@ -8,9 +8,6 @@
 
 #include <stdio.h>
 
-/* BYTES with what XML or HTML takes for markup as numbers, and what is no character as kr_text_shown does. */
-void kr_svg_put(FILE *out, const char *bytes);
-
 void kr_svg_begin(FILE *out, double width, double height);
 void kr_svg_end(FILE *out);
 /* TITLE is shown where the mouse is; NULL: none. */

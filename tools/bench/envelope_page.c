@@ -250,7 +250,7 @@ static void draw_panel(struct panel *panel, const json_t *a, const json_t *b, FI
 
 /* --- the page ---------------------------------------------------------------------------------- */
 
-/* What both points belong to. */
+/* Whether A and B belong to one chart. */
 static bool in_one_chart(const json_t *a, const json_t *b)
 {
 	const bool names = real(a, "size") <= 0;

@@ -8,7 +8,7 @@
 #include "tools/doctor/findings.h"
 #include "tools/base/login.h"
 
-/* What a mount lacks on this kernel (uname -r), and what that costs; NULL: nothing. */
+/* The features that a mount lacks on this kernel (uname -r), and their cost; NULL: none. */
 const char *kr_kernel_lacks(const char *release);
 
 /* Kernel, FUSE and Slurm of this machine. */
@@ -16,7 +16,7 @@ void kr_doctor_machine(struct kr_findings *findings);
 void kr_doctor_slurm(struct kr_findings *findings);
 /* A mount: its daemon, its local directory, its credentials, its copies, and the server as seen from here. */
 void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *mounted);
-/* What runs on the processors that the mount with this STATUS leaves to programs; nothing if it leaves none. */
+/* Finds other work on the processors that the mount with this STATUS leaves to programs, if it leaves any. */
 void kr_doctor_cpus(struct kr_findings *findings, const json_t *status);
 /* "0-3,8" and "ff,0000000f", as the kernel writes sets of processors.  False: TEXT is none. */
 bool kr_cpus_of_list(const char *list, cpu_set_t *ret_set);

@@ -87,7 +87,7 @@ static bool overlap(const cpu_set_t *a, const cpu_set_t *b)
 	return CPU_COUNT(&both) > 0;
 }
 
-/* A driver's name: the directory below that of the interrupt; "": nobody uses the interrupt. */
+/* A driver's name: the directory below that of the interrupt; "": no driver uses the interrupt. */
 static void user_of(const char *irq, char *ret_name, size_t size)
 {
 	char path[64];

@@ -136,7 +136,7 @@ static void wait_for_all(struct port *ports, size_t count)
 
 struct reached {
 	unsigned all, failed;
-	char first[1200]; /* who cannot be reached, and why */
+	char first[1200]; /* nodes that cannot be reached, and why */
 };
 
 static void reach(struct port *ports, size_t count, struct reached *reached)

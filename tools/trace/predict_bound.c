@@ -60,7 +60,7 @@ static void add_loads(const struct kr_traces *traces, const char *node, struct s
 	}
 }
 
-/* What samples do not cover was as the rest. */
+/* Assumes that times without samples were like those with samples. */
 static void add_stay(struct stay *sum, const struct stay *stay)
 {
 	const double scale = stay->covered_s > 0 ? (stay->last - stay->first) / stay->covered_s : 0;

@@ -43,7 +43,7 @@ enum kr_predicted_part {
 
 enum kr_predict_reads { KR_PREDICT_AS_TRACED, KR_PREDICT_COLD, KR_PREDICT_WARM };
 
-/* What is assumed.  0: as in the trace. */
+/* The assumptions.  0: as in the trace. */
 struct kr_predict_with {
 	double nodes, processes; /* processes of a program on each node at a time */
 	enum kr_predict_reads reads;

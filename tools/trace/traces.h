@@ -46,7 +46,7 @@ struct kr_traced_file {
 	uint64_t end;
 };
 
-/* What a process has done with a file. */
+/* The sums of one process and one file. */
 struct kr_traced_use {
 	struct kr_table_link link;
 	struct kr_traced_process *process;
@@ -55,7 +55,7 @@ struct kr_traced_use {
 	double first, last;
 };
 
-/* What was busy, in seconds, in the order of the file's lines. */
+/* The busy times, in seconds, in the order of the file's lines. */
 enum kr_traced_load_figure {
 	KR_LOAD_SERVER_CPU,
 	KR_LOAD_SERVER_DISK,
@@ -113,7 +113,7 @@ struct kr_traced_sums {
 	struct kr_table by_name;
 };
 
-/* What processes are put together by: "program", "process", "node", "job" (of Slurm, or the cgroup). */
+/* Whether processes can be put together by BY: "program", "process", "node", "job" (of Slurm, or the cgroup). */
 bool kr_traces_knows_key(const char *by);
 void kr_traced_sums_init(struct kr_traced_sums *sums, const struct kr_traces *traces, const char *by);
 void kr_traced_sums_fini(struct kr_traced_sums *sums);

@@ -183,7 +183,7 @@ static const char *percent(uint64_t part, uint64_t whole, char text[16])
 	return text;
 }
 
-/* What the time went to, the most first: "flushes 61 %, requests 30 %". */
+/* Prints the shares of the time, the largest first: "flushes 61 %, requests 30 %". */
 static void print_waits(const struct kr_traced_sum *sum, FILE *out)
 {
 	bool shown[KR_WAITS] = {0};

@@ -109,7 +109,7 @@ on node1 setpriv --reuid daemon --regid daemon --clear-groups sh -c "echo hers >
 exec 3>"$(seen_from_here 1)/open"
 echo before >&3
 stop
-[ $? = 0 ] && grep -q "stopped" "$WORK/kairand.said" || fail "it does not stop in peace: $(cat "$WORK/kairand.said")"
+[ $? = 0 ] && grep -q "stopped" "$WORK/kairand.said" || fail "it does not stop cleanly: $(cat "$WORK/kairand.said")"
 serve
 ! grep -i warn "$WORK/kairand.said" || fail "the server is not content with what it finds again"
 echo after >&3 && exec 3>&- || fail "an open file does not go on"
@@ -117,13 +117,13 @@ echo after >&3 && exec 3>&- || fail "an open file does not go on"
 on node1 cat "$M/file" >/dev/null && echo changed >"$EXPORT/file"
 until_ok 5 "a change of the server" sh -c "[ \"\$(nsenter -t ${KEEPER[node1]} -m cat $M/file)\" = changed ]" || fail "a change in the export"
 on server "$B/tools/kairan" status --key "$WORK/etc/kairan/kairan.key" localhost >"$WORK/said" && grep -q "the kernel's word" "$WORK/said" || fail "status: $(cat "$WORK/said")"
-stop || fail "it does not stop in peace: $(cat "$WORK/kairand.said")"
+stop || fail "it does not stop cleanly: $(cat "$WORK/kairand.said")"
 
 note "what the document says of less"
 most=$(printf '%s,' "${capabilities[@]}" | sed 's/SYS_ADMIN,//; s/,$//')
 serve "$most"
 on server "$B/tools/kairan" status --key "$WORK/etc/kairan/kairan.key" localhost >"$WORK/said" && grep -q "looking once a second" "$WORK/said" || fail "without SYS_ADMIN: $(cat "$WORK/said")"
-stop || fail "it does not stop in peace"
+stop || fail "it does not stop cleanly"
 MOUNTS="${mounts[*]/*:\/var\/lib\/kairan/}" start "$most" kairand "${arguments[@]}"
 wait $container
 [ $? = 1 ] && grep -q "/var/lib/kairan.*Read-only" "$WORK/kairand.said" || fail "without its state: $(cat "$WORK/kairand.said")"
@@ -132,5 +132,5 @@ wait $container
 [ $? = 64 ] || fail "wrong options: $(cat "$WORK/kairand.said")"
 serve
 mount_stop 1 || fail "unmount"
-stop || fail "it does not stop in peace"
+stop || fail "it does not stop cleanly"
 check_logs || fail "see above"

@@ -15,7 +15,7 @@ B=$B "$TOP/test/demo-one-machine" >"$WORK/said" 2>&1 && grep -q 'unmounted, all 
 . "$TOP/test/lib.sh"
 up 2
 on node1 sh -c "echo beside >'$(mnt 1)/file'" && [ "$(on node2 cat "$(mnt 2)/file")" = beside ] || fail "a cluster beside the file"
-mount_stop 1 && mount_stop 2 && server_stop || fail "no end in peace"
+mount_stop 1 && mount_stop 2 && server_stop || fail "no clean end"
 
 for key in file line; do "$B/tools/kairan" key "$WORK/key-$key" >/dev/null || fail "no key"; done
 cp "$WORK/file.json" /etc/kairan/kairan.json # one for all hosts

@@ -78,7 +78,7 @@ power_loss
 is_back "EIO synced"
 begins name old
 
-note "the server's machine boots after a stop in peace: nobody hears of a loss, and nothing is replayed"
+note "the server's machine boots after a clean shutdown: nobody hears of a loss, and nothing is replayed"
 put 1 temporary new fsync
 renames
 put 2 closed closed2
@@ -88,7 +88,7 @@ is_back "synced synced"
 begins name new
 begins closed closed2
 
-note "a sync fails that a later one knows nothing of: that was no stop in peace"
+note "a sync fails that a later one knows nothing of: that was no clean shutdown"
 put 1 temporary newest fsync
 renames
 echo state.sync:eio:1 >"$WORK/order" && mv "$WORK/order" "$WORK/fault"

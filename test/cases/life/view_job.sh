@@ -31,7 +31,7 @@ enter() { job "$@"; joined "$1" "$2"; }
 keeper() { pgrep -P "${DAEMON[$1.$2]}"; }
 kairand_of() { pgrep -P "$(keeper "$1" "$2")"; }
 nothing_left() { until_ok 10 "the end of job $2 on node$1" test ! -e "$WORK/node$1/local/$2" || fail "left on node$1: $(find "$WORK/node$1/local/$2" | head -5)"; }
-# leave NODE JOB: in peace.
+# leave NODE JOB: by umount.
 leave() {
 	kairan "$1" umount "$(at "$1" "$2")" >"$WORK/said" 2>&1 || fail "umount of job $2 on node$1: $(cat "$WORK/said")"
 	wait "${DAEMON[$1.$2]}" || fail "the daemon of job $2 on node$1: exit status $?"
@@ -172,7 +172,7 @@ server
 joined $other a
 [ -z "$(keeper $other a)" ] && [ "$(cat "$(seen $other a)/without")" = without ] || fail "a second head"
 
-note "a member leaves in peace, the head ends the job, without a flush of what it has"
+note "a member unmounts, the head ends the job, without a flush of what it has"
 dd if="$(seen $head a)/big" of="$(seen $head a)/unflushed" bs=1M 2>/dev/null && [ "$(unflushed "$(seen $head a)/unflushed")" -gt 0 ] || fail "the head flushes"
 on node$other sh -c "echo last >$(at $other a)/last"
 leave $other a

@@ -170,14 +170,14 @@ static bool is_sending(const struct kr_file *file)
 	(void)file;
 	return fake.sending;
 }
-static bool is_bound(struct kr_file *file)
+static bool keeps_leases(struct kr_file *file)
 {
-	bool bound = fake.awaited && (file->holder.recalled | file->holder.leaving);
+	bool keeps = fake.awaited && (file->holder.recalled | file->holder.leaving);
 
 	if (fake.worker)
 		fake.worker(file);
 	fake.worker = NULL;
-	return bound;
+	return keeps;
 }
 static void uncovered(struct kr_file *file)
 {
@@ -196,7 +196,7 @@ static const struct kr_flush_hooks flush_hooks = {
 	.step = step_flush,
 	.is_busy = is_busy,
 	.is_sending = is_sending,
-	.is_bound = is_bound,
+	.keeps_leases = keeps_leases,
 	.discard = discard,
 	.uncovered = uncovered,
 };

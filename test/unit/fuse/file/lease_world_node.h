@@ -187,7 +187,7 @@ static inline void replied(struct node *node, struct frame frame)
 		node->flushing = false;
 		node->refused += frame.failed;
 		if (frame.failed)
-			kr_lease_state_doubt(&node->holder);
+			kr_lease_state_confirm_write(&node->holder);
 		else if (!node->written_since)
 			kr_lease_state_flushed(&node->holder, true, true);
 		break;

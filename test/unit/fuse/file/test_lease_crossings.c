@@ -119,9 +119,9 @@ static void add_node(struct print *print, const struct world *world, unsigned n)
 
 	add(print,
 		h->held | h->want << 2 | h->asked << 4 | h->recalled << 6 | h->leaving << 8 | h->returning << 10 |
-			h->recall_open << 12 | h->dirty << 13 | h->owed << 14 | h->flushing << 15 | h->refused << 16 |
-			h->doubted << 17 | node->stepping << 18 | node->flushing << 19 | node->written_since << 20 |
-			h->pages << 21 | h->dropping << 22 | h->drop_again << 23);
+			h->recall_open << 12 | h->dirty << 13 | h->flush_before_giving_read << 14 | h->flushing << 15 |
+			h->refused << 16 | h->write_unconfirmed << 17 | node->stepping << 18 | node->flushing << 19 |
+			node->written_since << 20 | h->pages << 21 | h->dropping << 22 | h->drop_again << 23);
 	add(print,
 		node->lost | (unsigned)node->recovering << 1 | (unsigned)node->late << 2 |
 			(unsigned)node->overtaken << 3 | (unsigned)node->unjudged << 4 | (unsigned)node->judged << 15 |

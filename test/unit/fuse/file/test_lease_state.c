@@ -71,11 +71,11 @@ static void nothing_is_given_up_while_bytes_are_on_their_way(void **state)
 	(void)state;
 	kr_lease_state_init(&holder);
 	kr_lease_state_reclaimed(&holder, KR_LEASE_ALL, true);
-	kr_lease_state_bind(&holder, true);
+	kr_lease_state_keep(&holder, true);
 	kr_lease_state_release(&holder, KR_LEASE_WRITE);
 	kr_lease_state_recalled(&holder, KR_LEASE_READ);
 	assert_int_equal(next(&holder, &kinds), KR_LEASE_STATE_NOTHING);
-	kr_lease_state_bind(&holder, false);
+	kr_lease_state_keep(&holder, false);
 	assert_int_equal(next(&holder, &kinds), KR_LEASE_STATE_RETURN);
 	assert_int_equal(next(&holder, &kinds), KR_LEASE_STATE_ANSWER);
 }

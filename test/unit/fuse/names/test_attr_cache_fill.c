@@ -273,7 +273,7 @@ static void other_listings_say_nothing_of_what_they_lack(void **state)
 	assert_int_equal(says(&user, "new"), -1);
 }
 
-/* Else the listing would deny it when the note of it has become too old. */
+/* Else the listing would deny it when the entry of that name has become too old. */
 static void a_listing_asked_for_after_a_name_that_it_lacks_is_forgotten_with_it(void **state)
 {
 	uint64_t later_ns = kr_clock_ns() + KR_NS_PER_S;

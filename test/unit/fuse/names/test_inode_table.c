@@ -328,7 +328,7 @@ static void a_directory_that_is_gone_has_attributes_and_no_name(void **state)
 static void a_directory_that_is_found_elsewhere_has_a_former_place(void **state)
 {
 	struct kr_inodes *inodes = make();
-	struct kr_fid root = fid_of(1), directory = fid_of(7), parent = fid_of(8), unknown = fid_of(9);
+	struct kr_fid root = fid_of(0), directory = fid_of(7), parent = fid_of(8), unknown = fid_of(9);
 	struct kr_attr attr = {.mode = S_IFDIR | 0755};
 	uint64_t number, generation, parent_number;
 	char name[NAME_MAX + 1];

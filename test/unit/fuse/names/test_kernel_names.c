@@ -179,7 +179,7 @@ static void who_has_delayed_another_node_lends_nothing_for_a_while(void **state)
 	invalidate(1);
 	kr_kernel_names_listed(&F.mount, &below);
 	assert_false(lends_in(&below, &file));
-	pass_ms((KR_NAME_PEACE_S + 1) * 1000);
+	pass_ms((KR_NAME_PAUSE_S + 1) * 1000);
 	assert_true(lends_in(&below, &file));
 	kr_kernel_names_listed(&F.mount, &dir);
 	assert_false(lends());

@@ -299,7 +299,8 @@ static bool has_given_node_1_up(struct node *node)
 	return true;
 }
 
-static void who_sends_bytes_and_no_block_is_given_up(void **state)
+/* After KR_HOP_SLOW times the patience with a silent upstream. */
+static void an_upstream_that_sends_bytes_and_no_whole_block_is_given_up(void **state)
 {
 	struct node *first = &world->nodes[1], *second = &world->nodes[2];
 
@@ -626,7 +627,7 @@ int main(void)
 		TEST(members_may_die_and_join_in_the_middle),
 		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
 		TEST(blocks_of_a_late_lane_come_over_another),
-		TEST(who_sends_bytes_and_no_block_is_given_up),
+		TEST(an_upstream_that_sends_bytes_and_no_whole_block_is_given_up),
 		TEST(the_next_mount_finds_what_was_staged),
 		TEST(nodes_do_not_wait_in_a_circle_when_a_member_becomes_the_last),
 		TEST(members_go_round_one_that_has_nothing),

@@ -21,11 +21,11 @@ static void nothing_is_given_up_while_what_was_refused_is_tried_again(void **sta
 
 	write_some(f);
 	f->file.flush->send = &send;
-	assert_false(kr_unjudged_binds(&f->file));
+	assert_false(kr_unjudged_keeps_leases(&f->file));
 	f->file.lease.refused_seq = 7;
-	assert_true(kr_unjudged_binds(&f->file));
+	assert_true(kr_unjudged_keeps_leases(&f->file));
 	f->file.flush->send = NULL;
-	assert_false(kr_unjudged_binds(&f->file));
+	assert_false(kr_unjudged_keeps_leases(&f->file));
 }
 
 /* A time that a program has set, ahead of the clock, is no moment of which the node knows anything. */
@@ -250,16 +250,16 @@ static void nothing_is_given_back_with_refused_bytes_before_that_is_written_down
 	write_some(f);
 	f->file.lease.refused_seq = 7;
 	fake.now.sec = 8;
-	assert_false(kr_unjudged_binds(&f->file)); /* nobody wants it back */
+	assert_false(kr_unjudged_keeps_leases(&f->file)); /* nobody wants it back */
 	f->file.holder.recalled = KR_LEASE_READ;
-	assert_true(kr_unjudged_binds(&f->file));
+	assert_true(kr_unjudged_keeps_leases(&f->file));
 	assert_int_equal(fake.listed_since.sec, 8);
 	assert_int_equal(fake.listed_up_to, 7);
 	fake.told = true;
-	assert_false(kr_unjudged_binds(&f->file));
+	assert_false(kr_unjudged_keeps_leases(&f->file));
 	f->file.flush->orphaned = true; /* they are sent no more at all */
 	fake.told = false;
-	assert_false(kr_unjudged_binds(&f->file));
+	assert_false(kr_unjudged_keeps_leases(&f->file));
 }
 
 /* A program goes on writing until the lease is gone: the bytes that were refused are as old as they were. */
@@ -273,13 +273,13 @@ static void what_was_refused_is_so_whatever_is_written_since(void **state)
 	f->file.lease.refused_seq = 7;
 	f->file.holder.refused = true;
 	f->file.holder.recalled = KR_LEASE_READ;
-	assert_true(kr_unjudged_binds(&f->file));
+	assert_true(kr_unjudged_keeps_leases(&f->file));
 	assert_int_equal(kr_extent_map_insert(&f->file.dirty, &more, NULL, NULL), 0);
 	kr_lease_state_dirtied(&f->file.holder, false);
-	assert_true(kr_unjudged_binds(&f->file));
+	assert_true(kr_unjudged_keeps_leases(&f->file));
 	assert_int_equal(fake.listed_up_to, 7); /* else it would be written down again for each write */
 	fake.told = true;
-	assert_false(kr_unjudged_binds(&f->file));
+	assert_false(kr_unjudged_keeps_leases(&f->file));
 	kr_unjudged_uncovered(&f->file);
 	assert_true(flush->unjudged && flush->uncovered);
 }
@@ -291,7 +291,7 @@ static void what_was_taken_since_is_not_refused(void **state)
 	write_some(f);
 	f->file.lease.refused_seq = 6;
 	f->file.holder.recalled = KR_LEASE_READ;
-	assert_false(kr_unjudged_binds(&f->file));
+	assert_false(kr_unjudged_keeps_leases(&f->file));
 	kr_unjudged_uncovered(&f->file);
 	assert_false(f->file.flush->unjudged);
 }

@@ -23,11 +23,11 @@ static struct kr_clean_shutdown began(const uint8_t machine[16])
 	return kr_clean_shutdown_start(&nothing, machine, fresh, true);
 }
 
-static struct kr_clean_shutdown stopped(struct kr_clean_shutdown peace)
+static struct kr_clean_shutdown stopped(struct kr_clean_shutdown shutdown)
 {
-	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_SERVING);
-	peace.state = KR_CLEAN_SHUTDOWN_STOPPED;
-	return peace;
+	assert_int_equal(shutdown.state, KR_CLEAN_SHUTDOWN_SERVING);
+	shutdown.state = KR_CLEAN_SHUTDOWN_STOPPED;
+	return shutdown;
 }
 
 static struct kr_clean_shutdown started(struct kr_clean_shutdown found, const uint8_t machine[16])
@@ -35,64 +35,64 @@ static struct kr_clean_shutdown started(struct kr_clean_shutdown found, const ui
 	return kr_clean_shutdown_start(&found, machine, fresh, false);
 }
 
-static void a_boot_id_goes_on_over_boots_after_stops_in_peace(void **state)
+static void a_boot_id_goes_on_over_boots_after_clean_shutdowns(void **state)
 {
-	struct kr_clean_shutdown peace = began(this_machine);
+	struct kr_clean_shutdown shutdown = began(this_machine);
 
 	(void)state;
-	assert_memory_equal(peace.boot, this_machine, 16);
-	peace = started(stopped(peace), this_machine);
-	assert_memory_equal(peace.boot, this_machine, 16);
-	peace = started(stopped(peace), next_machine);
-	assert_memory_equal(peace.boot, this_machine, 16);
-	assert_memory_equal(peace.machine, next_machine, 16);
-	peace = started(stopped(peace), last_machine);
-	assert_memory_equal(peace.boot, this_machine, 16);
-	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_SERVING);
+	assert_memory_equal(shutdown.boot, this_machine, 16);
+	shutdown = started(stopped(shutdown), this_machine);
+	assert_memory_equal(shutdown.boot, this_machine, 16);
+	shutdown = started(stopped(shutdown), next_machine);
+	assert_memory_equal(shutdown.boot, this_machine, 16);
+	assert_memory_equal(shutdown.machine, next_machine, 16);
+	shutdown = started(stopped(shutdown), last_machine);
+	assert_memory_equal(shutdown.boot, this_machine, 16);
+	assert_int_equal(shutdown.state, KR_CLEAN_SHUTDOWN_SERVING);
 }
 
 static void a_loss_of_power_makes_another(void **state)
 {
-	struct kr_clean_shutdown peace = started(began(this_machine), next_machine);
+	struct kr_clean_shutdown shutdown = started(began(this_machine), next_machine);
 
 	(void)state;
-	assert_memory_equal(peace.boot, next_machine, 16);
-	peace = started(stopped(peace), last_machine);
-	assert_memory_equal(peace.boot, next_machine, 16);
-	peace = started(peace, this_machine);
-	assert_memory_equal(peace.boot, this_machine, 16);
+	assert_memory_equal(shutdown.boot, next_machine, 16);
+	shutdown = started(stopped(shutdown), last_machine);
+	assert_memory_equal(shutdown.boot, next_machine, 16);
+	shutdown = started(shutdown, this_machine);
+	assert_memory_equal(shutdown.boot, this_machine, 16);
 }
 
 static void after_a_kill_the_boot_id_goes_on_until_the_machine_boots(void **state)
 {
 	struct kr_clean_shutdown carried = started(stopped(began(this_machine)), next_machine),
-				 peace = started(carried, next_machine);
+				 shutdown = started(carried, next_machine);
 
 	(void)state;
-	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_KILLED);
-	assert_memory_equal(peace.boot, this_machine, 16);
-	peace = started(peace, next_machine);
-	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_KILLED);
-	peace = started(peace, last_machine);
-	assert_memory_equal(peace.boot, last_machine, 16);
-	assert_int_equal(peace.state, KR_CLEAN_SHUTDOWN_SERVING);
+	assert_int_equal(shutdown.state, KR_CLEAN_SHUTDOWN_KILLED);
+	assert_memory_equal(shutdown.boot, this_machine, 16);
+	shutdown = started(shutdown, next_machine);
+	assert_int_equal(shutdown.state, KR_CLEAN_SHUTDOWN_KILLED);
+	shutdown = started(shutdown, last_machine);
+	assert_memory_equal(shutdown.boot, last_machine, 16);
+	assert_int_equal(shutdown.state, KR_CLEAN_SHUTDOWN_SERVING);
 }
 
 static void after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own(void **state)
 {
-	struct kr_clean_shutdown peace = began(this_machine);
+	struct kr_clean_shutdown shutdown = began(this_machine);
 
 	(void)state;
-	peace.state = KR_CLEAN_SHUTDOWN_FAILED;
-	assert_memory_equal(started(peace, next_machine).boot, next_machine, 16);
-	peace = started(peace, this_machine);
-	assert_memory_equal(peace.boot, fresh, 16);
-	assert_memory_equal(peace.machine, this_machine, 16);
-	peace = started(stopped(peace), next_machine);
-	assert_memory_equal(peace.boot, fresh, 16);
+	shutdown.state = KR_CLEAN_SHUTDOWN_FAILED;
+	assert_memory_equal(started(shutdown, next_machine).boot, next_machine, 16);
+	shutdown = started(shutdown, this_machine);
+	assert_memory_equal(shutdown.boot, fresh, 16);
+	assert_memory_equal(shutdown.machine, this_machine, 16);
+	shutdown = started(stopped(shutdown), next_machine);
+	assert_memory_equal(shutdown.boot, fresh, 16);
 }
 
-static void what_is_not_known_was_no_stop_in_peace(void **state)
+static void an_unknown_end_was_no_clean_shutdown(void **state)
 {
 	static const char *const damaged[] = {
 		"",
@@ -104,8 +104,8 @@ static void what_is_not_known_was_no_stop_in_peace(void **state)
 		"01000000000000000000000000000000 01000000000000000000000000000000 stopped and more than that, much more than that\n",
 		"x1000000000000000000000000000000 01000000000000000000000000000000 stopped\n",
 	};
-	char directory[] = "/tmp/kr-test-peace-XXXXXX";
-	struct kr_clean_shutdown peace = stopped(began(this_machine)), found;
+	char directory[] = "/tmp/kr-test-shutdown-XXXXXX";
+	struct kr_clean_shutdown shutdown = stopped(began(this_machine)), found;
 	int dir;
 
 	(void)state;
@@ -114,7 +114,7 @@ static void what_is_not_known_was_no_stop_in_peace(void **state)
 	assert_int_equal(kr_clean_shutdown_read(dir, &found), 0);
 	assert_int_equal(found.state, KR_CLEAN_SHUTDOWN_UNKNOWN);
 	assert_int_equal(started(found, this_machine).state, KR_CLEAN_SHUTDOWN_KILLED);
-	assert_int_equal(kr_clean_shutdown_write(dir, &peace), 0);
+	assert_int_equal(kr_clean_shutdown_write(dir, &shutdown), 0);
 	assert_int_equal(kr_clean_shutdown_read(dir, &found), 0);
 	assert_int_equal(found.state, KR_CLEAN_SHUTDOWN_STOPPED);
 	assert_memory_equal(found.boot, this_machine, 16);
@@ -132,11 +132,11 @@ static void what_is_not_known_was_no_stop_in_peace(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_boot_id_goes_on_over_boots_after_stops_in_peace),
+		cmocka_unit_test(a_boot_id_goes_on_over_boots_after_clean_shutdowns),
 		cmocka_unit_test(a_loss_of_power_makes_another),
 		cmocka_unit_test(after_a_kill_the_boot_id_goes_on_until_the_machine_boots),
 		cmocka_unit_test(after_a_sync_that_has_failed_the_next_start_has_an_id_of_its_own),
-		cmocka_unit_test(what_is_not_known_was_no_stop_in_peace),
+		cmocka_unit_test(an_unknown_end_was_no_clean_shutdown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

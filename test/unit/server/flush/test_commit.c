@@ -393,7 +393,7 @@ static void a_sync_begins_when_somebody_waits_for_the_file(void **state)
 	(void)state;
 	for (size_t i = 0; i < KR_ARRAY_SIZE(waiting); i++) {
 		flush_and_wait(a);
-		uv_timer_stop(&F.server.data->sync_timer);
+		uv_timer_stop(&F.server.data->syncs.later_timer);
 		give_back(a);
 		assert_int_equal(node_call(waiting[i].node, waiting[i].type, waiting[i].msg), 0);
 		give_back(b);
@@ -432,7 +432,7 @@ static void many_files_are_synced_together(void **state)
 		node->file = files[i];
 		wait_until(kr_list_empty(&commit_of(node)->writers));
 	}
-	if (F.server.data->may_sync_together) {
+	if (F.server.data->syncs.may_syncfs) {
 		assert_true(atomic_load(&of_filesystem) > before);
 		assert_true(F.server.data->counters.syncs < FILES);
 	}
@@ -467,7 +467,7 @@ static void a_failed_sync_is_told_to_nodes_and_fsync_until_the_bytes_have_come_a
 	assert_true(a->stable > lost);
 	assert_int_equal(a->unstable, 1);
 	assert_int_equal(fsync_of(a), 0);
-	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
+	assert_int_equal(F.server.data->syncs.failed_log.files.count, 0);
 }
 
 static void who_waits_for_the_sync_gets_its_error(void **state)
@@ -633,7 +633,7 @@ static void bytes_of_a_lost_session_are_written_again_until_a_sync_succeeds(void
 	wait_until(later.done); /* by the next repetition */
 	assert_int_equal(later.err, 0);
 	assert_int_equal(atomic_load(&rewritten), F.server.data->counters.sync_errors); /* each sync but the first */
-	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
+	assert_int_equal(F.server.data->syncs.failed_log.files.count, 0);
 }
 
 static void the_next_instance_repairs_what_a_failed_sync_may_have_lost(void **state)
@@ -659,9 +659,9 @@ static void the_next_instance_repairs_what_a_failed_sync_may_have_lost(void **st
 	atomic_store(&fail_syncs, 0);
 	kr_session_end(kr_session_find_node_id(&F.server, b->node_id), KR_SESSION_LOST);
 	node_die(b);
-	wait_until(F.server.data->failed_syncs.files.count == 0);
+	wait_until(F.server.data->syncs.failed_log.files.count == 0);
 	assert_true(atomic_load(&rewritten) >= 1);
-	wait_until(!kr_failed_syncs_busy(&F.server.data->failed_syncs));
+	wait_until(!kr_failed_syncs_busy(&F.server.data->syncs.failed_log));
 	server_stop();
 	server_start();
 	assert_true(kr_commit_recovered(F.server.data));
@@ -730,7 +730,7 @@ static void fsync_of_a_file_that_is_gone_is_stale(void **state)
 	wait_until(kr_sfile_find(&F.server, &a->file)->gone);
 	assert_int_equal(fsync_of(a), -ESTALE);
 	assert_int_equal(node_call(a, KR_MSG_FALLOCATE, &punch), -ESTALE);
-	assert_int_equal(F.server.data->failed_syncs.files.count, 0);
+	assert_int_equal(F.server.data->syncs.failed_log.files.count, 0);
 }
 
 /* --- sessions --------------------------------------------------------------------------------- */

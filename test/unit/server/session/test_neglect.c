@@ -1,5 +1,5 @@
 /* Questions that nobody answers: a node that connects anew as often as it likes holds others up for a bounded time, and
- * who works on what it was asked is left in peace.
+ * a node that works on what it was asked is not disturbed.
  */
 #include "test/unit/server/session/neglect_fixture.h"
 
