@@ -257,7 +257,8 @@ static void drop_name(struct kr_notify_job *job, int err)
 /* The kernel has a directory at one place.  If another node has moved it, the kernel moves it when a program looks it
  * up.  But `rename` looks it up under locks which do not allow that, so it fails with ESTALE, again and again.  So the
  * kernel drops the former name.  For that it waits for the former parent's lock, which the rename may hold: nothing
- * waits for this job.  The kernel's second try then succeeds. */
+ * waits for this job.  The kernel's second try then succeeds, or the
+ * program's. */
 static void drop_former_name(
 	struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid)
 {
