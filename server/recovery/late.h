@@ -45,6 +45,9 @@ bool kr_late_must_wait(const struct kr_request *request);
 bool kr_late_is_declared(const struct kr_request *request);
 /* Whether it is for late bytes, so that others' leases are in its way. */
 bool kr_late_has_bytes(const struct kr_request *request);
+/* Whether the bytes may be from before the lapse: the session has one, and has not given a lease of the file back with
+ * refused bytes. */
+bool kr_late_was_away(const struct kr_request *request);
 /* Whether it is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about
  * to (claims): that node can flush only when all its own RECLAIMs are answered, and they may wait for this one. */
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);
