@@ -25,8 +25,8 @@ enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
 void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
 /* Goes on if there is anything to do; often. */
 void kr_late_step(struct kr_file *file);
-/* How much has no conflict file yet, and in *RET_MOVED how much has, and may not be durable.  *RET_ERR is set if
- * something is in the way: with no conflict file, or of that one. */
+/* How much has no conflict file yet, or one whose bytes are refused.  In *RET_MOVED how much has one, and may not be
+ * durable.  *RET_ERR is set if something is in the way: with no conflict file, or of that one. */
 uint64_t kr_late_bytes(const struct kr_late *late, uint64_t *ret_moved, int *ret_err);
 /* Gives these up, by explicit command. */
 void kr_late_discard(struct kr_file *file);
