@@ -1,6 +1,6 @@
-# The export is full, and the server has refused what a program wrote.  When the file is removed, or another is renamed over it, while its node
-# has a session, these bytes are gone with it: the space is free, nothing comes back, and everything drains.  What a node brings that was away
-# comes back as a conflict file.
+# The export is full, and the server has refused what a program wrote.  When the file is removed, or another is renamed
+# over it, while its node has a session, these bytes go with it: the space is free, nothing comes back, and everything
+# drains.  What a node brings that was away comes back as a conflict file.
 # timeout: 200
 LEASE=4
 . "$TOP/test/lib.sh"
@@ -24,7 +24,8 @@ is_free() { sync "$EXPORT" && [ "$(room)" -ge $((before - 16)) ]; }
 gone_for_good() {
 	until_ok 10 "$1: node 1 drains" drained || fail "$1: node 1 keeps something: $(cat "$WORK/said"); $(ls -l "$EXPORT")"
 	until_ok 10 "$1: the space is free" is_free || fail "$1: $(room) of $before blocks are free: $(ls -l "$EXPORT")"
-	kairan 1 status --json "$(mnt 1)" | python3 -c 'import json, sys; assert json.load(sys.stdin)["backlog"]["bytes"] == 0' ||
+	kairan 1 status --json "$(mnt 1)" |
+		python3 -c 'import json, sys; assert json.load(sys.stdin)["backlog"]["bytes"] == 0' ||
 		fail "$1: $(kairan 1 status "$(mnt 1)")"
 	[ "$(ls "$EXPORT")" = "lost+found${2:+$'\n'$2}" ] || fail "$1: there is $(ls -l "$EXPORT")"
 }
@@ -46,6 +47,11 @@ refuse file
 on node2 head -c 1 "$(mnt 2)/file" >/dev/null || fail "node 2 cannot read"
 on node2 rm "$(mnt 2)/file" || fail "rm of what was read"
 gone_for_good uncovered
+note "another node has it open, and closes it"
+refuse file
+on node2 sh -c 'exec 3<"$1/file" && rm "$1/file" && head -c 1 <&3 >/dev/null && sleep 4' sh "$(mnt 2)" ||
+	fail "rm of what is open"
+gone_for_good open
 note "its node's daemon has been killed"
 refuse file
 mount_kill 1
