@@ -18,6 +18,9 @@
  * A chmod then counts as well.  Where others could have the file from that very moment on, what was changed in the
  * second before it counts, too, because clocks differ, and the times of files tick.
  *
+ * Refused bytes of a file that a node has removed are of no use, unless their node was away: no conflict file is made
+ * for them.
+ *
  * A file that is gone may have been un-created by a loss of the server's power, and not restored (names/restore.c).  So
  * the bytes that an awaited node brings for it in the grace period are in conflict, and come back beside where it was.
  * Loop thread.
