@@ -51,9 +51,9 @@ enum { LOOK_MS = 100, LOOK_FIRST_MS = 2000, REFUSAL_GRACE_MS = 1000 };
 
 static bool refused(const json_t *file)
 {
-	const char *state = json_string_value(json_object_get(file, "state"));
+	const char *error = json_string_value(json_object_get(file, "error"));
 
-	return state && (strcmp(state, "refused") == 0 || strcmp(state, "orphaned") == 0);
+	return error && *error;
 }
 
 static bool is_wanted(const struct wanted *wanted, const json_t *status, const json_t *file)

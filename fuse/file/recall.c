@@ -61,8 +61,7 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 	}
 	recall = kr_xcalloc(1, sizeof(*recall));
 	recall->down = *down;
-	/* Only what this node has closed for want of a name (file.c).  Bytes of a journal are judged first. */
-	if ((request->kinds & KR_RECALL_DISCARD) && file->open.nameless && !file->open.handles && !file->open.opening)
+	if ((request->kinds & KR_RECALL_DISCARD) && !file->open.handles && !file->open.opening)
 		file->mount->files->flush->discard(file);
 	if (request->kinds & KR_RECALL_GONE) {
 		file->open.nameless = true;

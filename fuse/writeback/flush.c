@@ -246,12 +246,19 @@ void kr_flush_discard(struct kr_file *file)
 }
 
 /* Late bytes go to a conflict file, and orphaned ones wait for `kairan flush --discard`.  The server says of their
- * file, too, that it is gone: when a LEASE fails for that, it recalls what it had granted (server/leases/leases.c). */
+ * file, too, that it is gone: when a LEASE fails for that, it recalls what it had granted (server/leases/leases.c).
+ * Before the session goes on, RECLAIM has not said yet which bytes are late.
+ *
+ * If the node is killed before the journal has released the bytes, its next start finds them.  The server answers
+ * RECLAIM that they are durable (may_discard in server/names/reclaim.c).  If the server is killed before the node has
+ * heard of the removal, its next process does not know when the file was removed, and the bytes go to a conflict file.
+ */
 static void discard_removed(struct kr_file *file)
 {
 	const struct kr_flush *flush = file->flush;
 
-	if (!flush->late && !flush->unjudged && !flush->orphaned && kr_flush_busy(file))
+	if (!flush->late && !flush->unjudged && !flush->orphaned && !kr_flusher_of(file)->recovering &&
+		kr_flush_busy(file))
 		kr_flush_discard(file);
 }
 

@@ -134,8 +134,8 @@ uint64_t kr_late_bytes(const struct kr_late *late, uint64_t *ret_moved, int *ret
 {
 	if (late->err)
 		*ret_err = late->err;
-	*ret_moved = late->target ? late->extents.bytes : 0;
-	return late->target ? 0 : late->extents.bytes;
+	*ret_moved = late->target && !late->err ? late->extents.bytes : 0;
+	return late->extents.bytes - *ret_moved;
 }
 
 void kr_late_discard(struct kr_file *file)

@@ -196,12 +196,14 @@ static bool has_become_late(const struct kr_request *request)
 		(kr_late_must_wait(request) || kr_late_has_bytes(request));
 }
 
-/* Whether the file was removed while no node had it open, and the node, which was not late, has not heard of that. */
+/* Whether the file was removed while no node had it open, and the node was not away: it has not heard of the removal, or
+ * the removal came after the node had given a lease back with refused bytes. */
 static bool may_discard(const struct kr_request *request)
 {
 	const struct reclaim *reclaim = request->state;
 
-	return reclaim->file->gone && request->msg.reclaim_request.opens == 0 && !kr_late_has_bytes(request);
+	return reclaim->file->gone && request->msg.reclaim_request.opens == 0 && !kr_late_was_away(request) &&
+		!kr_late_is_declared(request);
 }
 
 static void reclaim_done(struct kr_request *request)

@@ -51,6 +51,14 @@ bool kr_late_has_bytes(const struct kr_request *request)
 	return has_bytes(request) && (is_late(request) || is_uncovered(request, &epoch));
 }
 
+bool kr_late_was_away(const struct kr_request *request)
+{
+	uint64_t epoch;
+
+	is_uncovered(request, &epoch);
+	return is_late(request) && !epoch; /* it was back when the server refused them */
+}
+
 bool kr_late_must_wait(const struct kr_request *request)
 {
 	return request->server->sessions->grace.active && (is_late(request) || kr_late_has_bytes(request));
@@ -211,8 +219,9 @@ bool kr_late_conflict(
 		return false;
 	if (kr_late_is_declared(request) || (!attr && request->server->sessions->grace.active))
 		return true;
-	/* A file whose last name was removed is gone for all nodes that did not have it open all the time. */
-	return kr_late_has_bytes(request) && (contested || !attr || attr->nlink == 0 || touched(request, file, attr));
+	/* A file whose last name was removed is gone for a node that was away. */
+	return kr_late_has_bytes(request) &&
+		(contested || !attr || (attr->nlink == 0 && kr_late_was_away(request)) || touched(request, file, attr));
 }
 
 /* --- its declaration -------------------------------------------------------------------------- */

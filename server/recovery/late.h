@@ -29,6 +29,9 @@
  * Row 6 is for a lapse before this instance's start, for files that have left the table, and for bytes that may have
  * been applied without this instance remembering it.
  *
+ * Refused bytes of a file that a node has removed are of no use, unless their node was away: no conflict file is made
+ * for them.
+ *
  * A file that is gone may have been un-created by a loss of the server's power, and not restored (names/restore.c).  So
  * the bytes that an awaited node brings for it in the grace period are in conflict, and come back beside where it was.
  * Loop thread.
@@ -56,6 +59,9 @@ bool kr_late_must_wait(const struct kr_request *request);
 bool kr_late_is_declared(const struct kr_request *request);
 /* Whether it is for late bytes, so that others' leases are in its way. */
 bool kr_late_has_bytes(const struct kr_request *request);
+/* Whether the bytes may be from before the lapse: the session has one, and has not given a lease of the file back with
+ * refused bytes. */
+bool kr_late_was_away(const struct kr_request *request);
 /* Whether it is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about
  * to (claims): that node can flush only when all its own RECLAIMs are answered, and they may wait for this one. */
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);

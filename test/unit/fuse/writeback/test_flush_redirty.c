@@ -283,6 +283,9 @@ static void what_is_late_unjudged_or_orphaned_is_not_discarded_with_its_file(voi
 	flush->orphaned = true;
 	kr_flush_hooks.discard(F.file);
 	flush->orphaned = false;
+	kr_flusher_of(F.file)->recovering = true; /* RECLAIM will say whether they are late */
+	kr_flush_hooks.discard(F.file);
+	kr_flusher_of(F.file)->recovering = false;
 	look();
 	assert_int_equal(F.file->dirty.bytes, 10);
 	kr_flush_hooks.discard(F.file);

@@ -3,6 +3,7 @@
 #include "test/unit/server/recovery/late_fixture.h"
 
 #include "common/base/log.h"
+#include "server/names/delayed_unlink.h"
 
 /* The server's disk is full in the middle of it, as it were. */
 static void refuse_flush(struct node *node, const struct kr_fid *fid)
@@ -235,6 +236,82 @@ static void a_lost_node_has_refused_bytes_of_before_it_was_lost(void **state)
 	assert_int_equal(judged(node, &quiet, since, &kinds), 0);
 }
 
+static void remove_it(struct node *node)
+{
+	assert_int_equal(node_call(node, KR_MSG_REMOVE,
+				 &(struct kr_remove_request){.parent = node->hello.root, .name = "f"}, NULL),
+		0);
+}
+
+static bool is_gone(void *context)
+{
+	return ((const struct kr_sfile *)context)->gone;
+}
+
+static void let_go(struct fixture *f, const struct kr_fid *fid)
+{
+	kr_delayed_unlink_end(&f->server);
+	assert_true(node_wait_for(&f->loop, is_gone, kr_sfile_find(&f->server, fid)));
+}
+
+static int reclaim(struct node *node, const struct kr_fid *fid, const union kr_any_msg **ret_reply)
+{
+	struct kr_reclaim_request msg = {
+		.file = *fid, .kinds = KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED, .first = 5, .last = 9};
+
+	return node_call(node, KR_MSG_RECLAIM, &msg, ret_reply);
+}
+
+static bool may_discard(struct node *node, const struct kr_fid *fid)
+{
+	const union kr_any_msg *reply;
+
+	assert_int_equal(reclaim(node, fid, &reply), 0);
+	return !reply->reclaim_reply.conflict && reply->reclaim_reply.durable_seq == 9;
+}
+
+/* Also if the node was away once, before they were refused. */
+static void refused_bytes_of_a_removed_file_are_discarded(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = refused(node, other);
+	const union kr_any_msg *reply;
+
+	give_back(other, &fid, KR_LEASE_READ);
+	remove_it(other);
+	assert_int_equal(reclaim(node, &fid, &reply), 0); /* a program of another node may have it open still */
+	assert_int_equal(reply->reclaim_reply.conflict, 0);
+	give_back(node, &fid, KR_LEASE_ALL);
+	let_go(f, &fid);
+	assert_true(may_discard(node, &fid));
+	lose(f, node, other);
+	back(node);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM_DONE, NULL, NULL), 0);
+	fid = refused(node, other);
+	give_back(other, &fid, KR_LEASE_READ);
+	remove_it(other);
+	let_go(f, &fid);
+	assert_true(may_discard(node, &fid));
+}
+
+static void refused_bytes_of_a_file_that_was_removed_while_the_node_was_away_are_not(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = refused(node, other);
+
+	give_back(other, &fid, KR_LEASE_READ);
+	lose(f, node, other);
+	remove_it(other);
+	let_go(f, &fid);
+	back(node);
+	assert_int_equal(reclaim(node, &fid, NULL), -ESTALE);
+	node_disconnect(node); /* its daemon is killed before the conflict file has them */
+	assert_int_equal(node_hello(node, true), 0);
+	assert_int_equal(reclaim(node, &fid, NULL), -ESTALE);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -249,6 +326,8 @@ int main(void)
 		TEST(after_a_restart_the_time_decides_of_refused_bytes),
 		TEST(a_change_of_the_same_second_counts_as_a_later_one),
 		TEST(a_lost_node_has_refused_bytes_of_before_it_was_lost),
+		TEST(refused_bytes_of_a_removed_file_are_discarded),
+		TEST(refused_bytes_of_a_file_that_was_removed_while_the_node_was_away_are_not),
 	};
 
 	kr_log_init("test_late_refused", KR_LOG_ERROR);
