@@ -212,7 +212,9 @@ static int follow(const struct kr_mounted *mounted, const struct log_options *lo
 	if (err == 0)
 		err = kr_follow_log(mounted, text, log->json ? print_json : print_text);
 	if (err == -EOPNOTSUPP)
-		return kr_fail(err, "%s has no log: its view is node, or its daemon is older", mounted->path);
+		return kr_fail(err,
+			"%s has no log: its view is node, its journal is at a lender (local=@NODE), or its daemon is older",
+			mounted->path);
 	return err == -EBUSY ? kr_fail(err, "%s: 4 programs read its log already", mounted->path) : err;
 }
 

@@ -193,8 +193,8 @@ static int stage_all(const struct kr_tool_files *list, bool wait)
 	}
 	if (staging.failed || list->errors)
 		return staging.failed == list->count ? KR_EXIT_FAILED : KR_EXIT_LEFT;
-	printf("%s %zu files, %s, on %u node%s\n", wait ? "staged" : "begun to stage", list->count,
-		kr_bytes_text((json_int_t)list->bytes), staging.nodes, staging.nodes == 1 ? "" : "s");
+	printf("%s %zu file%s, %s, on %u node%s\n", wait ? "staged" : "begun to stage", list->count, KR_S(list->count),
+		kr_bytes_text((json_int_t)list->bytes), staging.nodes, KR_S(staging.nodes));
 	return KR_EXIT_OK;
 }
 

@@ -47,7 +47,8 @@ static void print_server_line(const json_t *status)
 static void print_backlog(const json_t *status)
 {
 	json_int_t bytes = kr_number(status, "backlog", "bytes"),
-		   unstable = kr_number(status, "backlog", "unstable_bytes");
+		   unstable = kr_number(status, "backlog", "unstable_bytes"),
+		   files = kr_number(status, "backlog", "files");
 
 	if (!bytes && !unstable) {
 		printf("  backlog     none: all that was written is on the server's disk\n");
@@ -55,8 +56,8 @@ static void print_backlog(const json_t *status)
 	}
 	if (bytes)
 		printf("  backlog     %s of %" JSON_INTEGER_FORMAT
-		       " files not on the server, %s more not known to be on its disk\n",
-			kr_bytes_text(bytes), kr_number(status, "backlog", "files"), kr_bytes_text(unstable));
+		       " file%s not on the server, %s more not known to be on its disk\n",
+			kr_bytes_text(bytes), files, KR_S(files), kr_bytes_text(unstable));
 	else
 		printf("  backlog     %s on the server, but not known to be on its disk\n", kr_bytes_text(unstable));
 }
@@ -112,13 +113,14 @@ static void print_journal(const json_t *status)
 
 static void print_cache(const json_t *status)
 {
-	json_int_t bad_blocks = kr_number(status, "cache", "bad_blocks");
+	json_int_t bad_blocks = kr_number(status, "cache", "bad_blocks"), files = kr_number(status, "cache", "files");
 
-	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " files",
+	printf("  cache       %s of %s in %" JSON_INTEGER_FORMAT " file%s",
 		kr_bytes_text(kr_number(status, "cache", "bytes")),
-		kr_bytes_text(kr_number(status, "cache", "max_bytes")), kr_number(status, "cache", "files"));
+		kr_bytes_text(kr_number(status, "cache", "max_bytes")), files, KR_S(files));
 	if (bad_blocks)
-		printf("; %" JSON_INTEGER_FORMAT " damaged blocks were dropped", bad_blocks);
+		printf("; %" JSON_INTEGER_FORMAT " damaged block%s dropped", bad_blocks,
+			bad_blocks == 1 ? " was" : "s were");
 	printf("\n");
 }
 
@@ -246,7 +248,7 @@ static void print_server_head(const char *name, const json_t *status)
 
 	printf("%s: export %s%s, up %s, %zu node%s", name, kr_text_of(json_object_get(status, "export"), "path"),
 		flag(status, "export", "present") ? "" : " (GONE)", kr_time_text(kr_number(status, NULL, "uptime_ms")),
-		nodes, nodes == 1 ? "" : "s");
+		nodes, KR_S(nodes));
 	if (user)
 		printf(" of user %" JSON_INTEGER_FORMAT, json_integer_value(user));
 	printf("%s\n", json_is_true(json_object_get(status, "grace")) ? "; waiting for nodes to come back" : "");

@@ -12,7 +12,7 @@
 #include "common/base/text.h"
 #include "common/base/util.h"
 
-enum { CELL = 64, COLUMNS_MAX = 16, KINDS_MAX = 64 };
+enum { CELL = 256, COLUMNS_MAX = 16, KINDS_MAX = 64 };
 
 /* --- figures ------------------------------------------------------------------------------------- */
 
@@ -32,18 +32,18 @@ static double rate(const struct kr_top_moment *moment, const char *section, cons
 	return moment->before && moment->seconds > 0 && grown >= 0 ? grown / moment->seconds : -1;
 }
 
-/* "12.3M": four digits at most, of 1024. */
+/* "12.3 MiB": four digits at most. */
 static void put_bytes(char cell[CELL], double bytes)
 {
-	static const char units[] = "BKMGTP";
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
 	size_t unit = 0;
 
-	for (; bytes >= 1023.5 && units[unit + 1]; unit++)
+	for (; bytes >= 1023.5 && unit + 1 < KR_ARRAY_SIZE(units); unit++)
 		bytes /= 1024;
 	if (bytes < 0)
 		snprintf(cell, CELL, "-");
 	else
-		snprintf(cell, CELL, unit && bytes < 99.95 ? "%.1f%c" : "%.0f%c", bytes, units[unit]);
+		snprintf(cell, CELL, unit && bytes < 99.95 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
 }
 
 static void put_count(char cell[CELL], double count)
@@ -315,11 +315,11 @@ static const struct column mount_columns[] = {
 	{"MOUNT", 16, true, 0},
 	{"NODE", 10, true, 11},
 	{"STATE", 6, true, 6},
-	{"READ/s", 7, false, 0},
+	{"READ/s", 8, false, 0},
 	{"WRITTEN/s", 9, false, 0},
 	{"SERVED/s", 8, false, 8},
 	{"HITS", 4, false, 7},
-	{"BACKLOG", 7, false, 1},
+	{"BACKLOG", 8, false, 1},
 	{"AGE", 6, false, 9},
 	{"DRAIN", 6, false, 5},
 	{"OPS/s", 7, false, 2},
@@ -381,11 +381,27 @@ static void put_mount_details(const struct kr_top_moment *moment, FILE *out)
 		json_object_get(json_object_get(moment->before, "counters"), "requests"), out);
 }
 
+/* How wide the paths of mounts are shown: they get the room that the other columns leave. */
+static unsigned path_width(const struct kr_top_moment *moment)
+{
+	unsigned all = 0, longest = mount_columns[0].width;
+
+	for (size_t i = 0; i < KR_ARRAY_SIZE(mount_columns); i++)
+		all += mount_columns[i].width + 1;
+	for (size_t i = 0; i < json_array_size(moment->now); i++)
+		longest = KR_MAX(longest, length_of(kr_text_of(json_array_get(moment->now, i), "mount_point")));
+	return moment->width > all ? KR_MIN(longest, mount_columns[0].width + moment->width - all) :
+				     mount_columns[0].width;
+}
+
 void kr_top_mounts(const struct kr_top_moment *moment, FILE *out)
 {
+	struct column columns[KR_ARRAY_SIZE(mount_columns)];
 	struct table table;
 
-	table_begin(&table, out, moment->width, mount_columns, KR_ARRAY_SIZE(mount_columns));
+	memcpy(columns, mount_columns, sizeof(columns));
+	columns[0].width = path_width(moment);
+	table_begin(&table, out, moment->width, columns, KR_ARRAY_SIZE(columns));
 	for (size_t i = 0; i < json_array_size(moment->now); i++) {
 		struct kr_top_moment one = *moment;
 

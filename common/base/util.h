@@ -34,6 +34,8 @@ static inline pthread_mutex_t *kr_scoped_lock_take(pthread_mutex_t *lock)
 /* Evaluate an argument twice: no calls with effects inside. */
 #define KR_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define KR_MAX(a, b) ((a) > (b) ? (a) : (b))
+/* The ending of a regular noun after the number N. */
+#define KR_S(n) ((n) == 1 ? "" : "s")
 
 #define KR_NS_PER_MS UINT64_C(1000000)
 #define KR_NS_PER_S UINT64_C(1000000000)

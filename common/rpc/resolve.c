@@ -124,22 +124,23 @@ bool kr_address_is_loopback(const struct sockaddr *address)
 	return address->sa_family == AF_UNIX;
 }
 
-static int fail_gai(const char *host, int error)
+static int fail_gai(int error)
 {
 	switch (error) {
 	case EAI_NONAME:
 	case EAI_NODATA:
-		return kr_fail(-ENOENT, "%s: no such host (is the name right, and known to this machine?)", host);
+		return kr_fail(-ENOENT, "no such host (is the name right, and known to this machine?)");
 	case EAI_AGAIN:
-		return kr_fail(-EAGAIN, "%s: the name service does not answer (is it reachable from here?)", host);
+		return kr_fail(-EAGAIN, "the name service does not answer (is it reachable from here?)");
 	case EAI_MEMORY:
-		return kr_fail(-ENOMEM, "%s: out of memory", host);
+		return kr_fail(-ENOMEM, "out of memory");
 	default:
-		return kr_fail(-EIO, "%s: %s (by the name service)", host, gai_strerror(error));
+		return kr_fail(-EIO, "%s (by the name service)", gai_strerror(error));
 	}
 }
 
-int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addresses *ret)
+/* The reason does not name the host. */
+static int resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addresses *ret)
 {
 	bool any = passive && (!*endpoint->host || strcmp(endpoint->host, "*") == 0);
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0)};
@@ -151,15 +152,22 @@ int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addre
 	snprintf(port, sizeof(port), "%u", endpoint->port);
 	error = getaddrinfo(any ? NULL : endpoint->host, port, &hints, &found);
 	if (error)
-		return fail_gai(endpoint->host, error);
+		return fail_gai(error);
 	for (struct addrinfo *info = found; info && addresses.count < KR_ADDRESSES_MAX; info = info->ai_next)
 		if (info->ai_family == AF_INET || info->ai_family == AF_INET6)
 			memcpy(&addresses.items[addresses.count++], info->ai_addr, info->ai_addrlen);
 	freeaddrinfo(found);
 	if (addresses.count == 0)
-		return fail_gai(endpoint->host, EAI_NONAME);
+		return fail_gai(EAI_NONAME);
 	*ret = addresses;
 	return 0;
+}
+
+int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addresses *ret)
+{
+	int err = resolve(endpoint, passive, ret);
+
+	return err < 0 ? kr_fail(err, "%s: %s", endpoint->host, kr_fail_reason()) : 0;
 }
 
 /* The thread, which no code waits for, and the loop, by the handle, both have it. Not uv_getaddrinfo: once begun it
@@ -194,7 +202,7 @@ static void *resolve_in_thread(void *context)
 {
 	struct kr_resolve *request = context;
 
-	request->err = kr_resolve(&request->endpoint, false, &request->addresses);
+	request->err = resolve(&request->endpoint, false, &request->addresses);
 	if (request->err)
 		snprintf(request->reason, sizeof(request->reason), "%s", kr_fail_reason());
 	pthread_mutex_lock(&request->lock);

@@ -37,8 +37,8 @@ int kr_resolve(const struct kr_endpoint *endpoint, bool passive, struct kr_addre
 
 typedef void (*kr_resolve_fn)(void *context, int err, const struct kr_addresses *addresses);
 struct kr_resolve;
-/* The same in a thread of its own; CALLBACK runs in the loop's thread, exactly once unless cancelled, with the reason
- * in kr_fail_reason when ERR is not 0. Less than 0: no thread. */
+/* The same in a thread of its own; CALLBACK runs in the loop's thread, exactly once unless cancelled, with the reason,
+ * which does not name the host, in kr_fail_reason when ERR is not 0. Less than 0: no thread. */
 int kr_resolve_start(uv_loop_t *loop, const struct kr_endpoint *endpoint, kr_resolve_fn callback, void *context,
 	struct kr_resolve **ret_resolve);
 /* From now on the callback does not run; REQUEST frees itself. Only before the callback has run, in the loop's thread,

@@ -120,8 +120,8 @@ static int find_path(const struct kr_mount_options *options, struct kr_local *lo
 static const char *advice(const struct kr_local *local, const char *if_new)
 {
 	return faccessat(local->fd, "identity", F_OK, AT_SYMLINK_NOFOLLOW) == 0 ?
-		"it can hold unflushed bytes, so see that they are still yours, and make it yours alone (chown, chmod "
-		"go-w)" :
+		"it can hold unflushed bytes, so see that no other user has put files there, and make it yours alone "
+		"(chown, chmod go-w)" :
 		if_new;
 }
 
@@ -174,7 +174,7 @@ static bool holder_leaves(const struct kr_local *local)
 	return pread(local->lock_fd, &mark, 1, 0) == 1;
 }
 
-static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
+static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms, bool replay)
 {
 	uint64_t begin_ns = kr_clock_ns(), waited_ms;
 	struct stat stat;
@@ -194,9 +194,10 @@ static int wait_for_lock(const struct kr_local *local, uint64_t drain_ms)
 					"again" :
 					"local directory %s is in use by another mount, or by one that was unmounted "
 					"lazily under programs that use it, or unmounted here but held by another "
-					"mount namespace (fuser %s/lock tells by which process); give each mount its "
-					"own with -o local=DIR",
-				local->path, local->path);
+					"mount namespace (fuser %s/lock tells by which process); %s",
+				local->path, local->path,
+				replay ? "that mount sends its journal itself, or unmount it first" :
+					 "give each mount its own with -o local=DIR");
 		if (waited_ms > NOTICE_MS && !told)
 			kr_log_info("waiting for the mount before, which flushes what it has in %s", local->path);
 		told |= waited_ms > NOTICE_MS;
@@ -214,12 +215,12 @@ void kr_local_leaving(struct kr_local *local)
 	(void)!pwrite(local->lock_fd, "leaving\n", 8, 0); /* without it other mounts wait for less time */
 }
 
-static int take_lock(struct kr_local *local, uint64_t drain_ms)
+static int take_lock(struct kr_local *local, uint64_t drain_ms, bool replay)
 {
 	local->lock_fd = openat(local->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (local->lock_fd < 0)
 		return kr_fail_errno(-errno, "cannot write to local directory %s", local->path);
-	return wait_for_lock(local, drain_ms);
+	return wait_for_lock(local, drain_ms, replay);
 }
 
 /* The disk is full, perhaps of the journal that this start must drain.  So the new text goes over the old one, which
@@ -374,7 +375,7 @@ static int open_once(const struct kr_mount_options *options, struct kr_local **r
 	if (err == 0 && options->view != KR_VIEW_CACHE)
 		err = check_only_ours(local);
 	if (err == 0)
-		err = take_lock(local, options->drain_timeout);
+		err = take_lock(local, options->drain_timeout, options->replay);
 	local->view = err == 0 && options->view != KR_VIEW_CACHE;
 	if (err == 0 && !local->view) {
 		err = make_journal(local);

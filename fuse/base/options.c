@@ -378,7 +378,8 @@ static int check(struct kr_mount_options *options, const struct kr_arguments *ar
 	if (options->ring && strlen(options->ring) > KR_RING_NAME_MAX)
 		return kr_fail(-EINVAL, "ring: a name of at most %d bytes", KR_RING_NAME_MAX);
 	if (options->node && !kr_text_is_name(options->node, KR_JOB_NAME_MAX))
-		return kr_fail(-EINVAL, "node: a name of 1 to %d bytes, without blanks and slashes", KR_JOB_NAME_MAX);
+		return kr_fail(-EINVAL, "node: \"%s\" is not a name of 1 to %d bytes, without blanks and slashes",
+			options->node, KR_JOB_NAME_MAX);
 	if (options->ring_port && parse_ports(options->ring_port, &options->ring_ports) < 0)
 		return -EINVAL;
 	if (options->cpus && kr_cpus_parse(options->cpus, &options->cpu_set) < 0)

@@ -331,7 +331,7 @@ int main(int argc, char **argv)
 	if (result == 0 && !kr_lent() && !options.lend)
 		result = kr_mount_point_check(&options.mount_point, options.source, options.nonempty);
 	if (result == 0 && options.cpus)
-		result = kr_cpus_confine(&options.cpu_set);
+		result = kr_cpus_confine(options.cpus, &options.cpu_set);
 	if (result < 0)
 		fprintf(stderr, "kairanfs: %s\n", kr_fail_reason());
 	if (result == 0) {

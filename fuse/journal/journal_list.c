@@ -122,8 +122,8 @@ static void print_files(const struct kr_scan *scan, FILE *out)
 			continue;
 		fputs("not known to be durable at the server:", out);
 		print_name(scan, scan->names[i].number, out);
-		fprintf(out, ": %" PRIu64 " bytes in %" PRIu64 " writes, up to offset %" PRIu64 "\n", tally->bytes,
-			tally->records, tally->end);
+		fprintf(out, ": %" PRIu64 " byte%s in %" PRIu64 " write%s, up to offset %" PRIu64 "\n", tally->bytes,
+			KR_S(tally->bytes), tally->records, KR_S(tally->records), tally->end);
 	}
 	free(tallies);
 }
@@ -167,9 +167,11 @@ bool kr_scan_verify(const struct kr_scan *scan, FILE *out)
 	print_files(scan, out);
 	sound = print_uncovered(scan, out);
 	if (scan->unfinished)
-		fprintf(out, "%" PRIu64 " writes had not ended when the daemon did\n", scan->unfinished);
+		fprintf(out, "%" PRIu64 " write%s had not ended when the daemon did\n", scan->unfinished,
+			KR_S(scan->unfinished));
 	if (scan->repaired)
-		fprintf(out, "%" PRIu64 " records have one wrong bit, which is seen through\n", scan->repaired);
+		fprintf(out, "%" PRIu64 " record%s one wrong bit, which is seen through\n", scan->repaired,
+			scan->repaired == 1 ? " has" : "s have");
 	KR_LIST_FOR_EACH(damage, &scan->damage, link) {
 		fprintf(out, "%s\n", damage->text);
 		sound &= damage->torn_tail;

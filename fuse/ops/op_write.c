@@ -22,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "common/base/fault.h"
 #include "fuse/ops/batch.h"
@@ -32,6 +33,7 @@
 #include "fuse/writeback/flush.h"
 
 enum { PAGE = 4096 };
+enum { SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512 }; /* `valid` bits of SETATTR (msgs.def) */
 
 struct write {
 	struct kr_file *file;
@@ -44,6 +46,7 @@ struct write {
 	struct kr_handle *handle;
 	int sync; /* O_SYNC, O_DSYNC: answered when it is stable at the server */
 	bool clear_suid;
+	bool cleared; /* the server has cleared the file's set-id bits for this write */
 	size_t done;
 	struct kr_range invalidate; /* pages to drop before the answer; length 0: none */
 };
@@ -52,6 +55,7 @@ struct write_op {
 	struct kr_file_op file_op;
 	struct kr_parked_io parked;
 	struct write write;
+	struct kr_cred cred;
 	char data[];
 };
 
@@ -62,7 +66,7 @@ struct invalidation {
 	struct write write; /* its data is gone */
 };
 
-enum verdict { DONE, GATED, STALE, FULL, FAILED };
+enum verdict { DONE, GATED, STALE, SET_ID, FULL, FAILED };
 
 static uint8_t kinds_of(const struct write *write)
 {
@@ -77,6 +81,16 @@ static bool may_lock_page(const struct write *write)
 	uint64_t end = write->offset + write->size;
 
 	return write->handle->paged && !write->page && (end % PAGE || write->offset > end - PAGE);
+}
+
+/* Whether the server must clear the file's set-id bits before the answer.  A node that sets them recalls WRITE, so the
+ * mode is known here. [lock] held. */
+static bool must_clear(const struct write *write)
+{
+	const uint32_t mode = write->file->base.mode;
+
+	return write->clear_suid && !write->cleared &&
+		(mode & S_ISUID || (mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP));
 }
 
 /* Whether the journal may take the write now. [lock] held. */
@@ -142,6 +156,8 @@ static enum verdict try_write(struct write *write, int *ret_err)
 		return GATED;
 	if (write->append && file->stale)
 		return STALE;
+	if (must_clear(write))
+		return SET_ID;
 	offset = write->append ? kr_file_end(file) : write->offset;
 	if (!clamp_to_max(write, offset)) {
 		*ret_err = -EFBIG;
@@ -238,6 +254,30 @@ static int why_full(struct kr_journal *journal, int err)
 	return usage.full ? usage.full : err;
 }
 
+static void step_write(struct kr_op *op);
+
+static void on_cleared(struct kr_op *op, int err, const void *message, struct kr_buf *data)
+{
+	struct write_op *write_op = KR_CONTAINER_OF(op, struct write_op, file_op.op);
+
+	(void)data;
+	if (err < 0) {
+		kr_op_reply_err(op, err);
+		return;
+	}
+	kr_file_after_change(write_op->file_op.file, 0, UINT64_MAX, &((const struct kr_setattr_reply *)message)->attr);
+	write_op->write.cleared = true;
+	step_write(op);
+}
+
+static void clear_set_id(struct write_op *write_op)
+{
+	struct kr_setattr_request msg = {
+		.cred = write_op->cred, .file = write_op->file_op.file->fid, .valid = SET_CLEAR_SUID | SET_BY_HANDLE};
+
+	kr_op_send(&write_op->file_op.op, KR_MSG_SETATTR, &msg, 0, on_cleared);
+}
+
 static void step_write(struct kr_op *op)
 {
 	struct write_op *write_op = KR_CONTAINER_OF(op, struct write_op, file_op.op);
@@ -247,6 +287,8 @@ static void step_write(struct kr_op *op)
 	enum verdict verdict;
 	int err = 0, lease_error = kr_file_lease_error(file);
 
+	if (op->call)
+		return;
 	/* Tries also when no lease is needed any more: a page must not be lost, even if its program was interrupted. */
 	write->through = write_op->parked.through;
 	verdict = op->interrupted && !write->page ? FAILED : try_write(write, &err);
@@ -260,6 +302,8 @@ static void step_write(struct kr_op *op)
 		kr_op_reply_err(op, op->interrupted ? -EINTR : err ? err : lease_error);
 	} else if (op->late && !write->page) {
 		kr_op_reply_err(op, -ETIMEDOUT);
+	} else if (verdict == SET_ID) {
+		clear_set_id(write_op);
 	} else if (verdict == GATED) {
 		wait_at_gate(write_op);
 	} else if (verdict == STALE) {
@@ -317,5 +361,7 @@ void kr_op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, 
 	op->write = write;
 	op->write.data = op->data;
 	op->write.waited = true;
+	if (write.clear_suid)
+		kr_op_keep_cred(&op->file_op.op, &op->cred);
 	kr_op_post(&op->file_op.op);
 }

@@ -66,14 +66,15 @@ bool kr_drain_report(struct kr_mount *mount)
 	if ((!left.dirty && !left.unstable) || mount->options->ends_job)
 		return true;
 	if (mount->options->head) {
-		kr_log_warn(
-			"%" PRIu64 " bytes of %u files did not reach %s", left.dirty, left.files, mount->options->head);
+		kr_log_warn("%" PRIu64 " byte%s of %u file%s did not reach %s", left.dirty, KR_S(left.dirty),
+			left.files, KR_S(left.files), mount->options->head);
 		return false;
 	}
 	kr_log_warn(
-		"%" PRIu64 " bytes of %u files are not on the server (%" PRIu64 " refused by it) and %" PRIu64
+		"%" PRIu64 " byte%s of %u file%s are not on the server (%" PRIu64 " refused by it) and %" PRIu64
 		" are not known to be on its disk; they stay in %s, and the next mount with this local directory sends "
 		"them",
-		left.dirty, left.files, left.refused, left.unstable, kr_local_journal(mount->local));
+		left.dirty, KR_S(left.dirty), left.files, KR_S(left.files), left.refused, left.unstable,
+		kr_local_journal(mount->local));
 	return false;
 }

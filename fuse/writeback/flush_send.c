@@ -300,6 +300,7 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 static void refused(struct kr_flush_send *send, int err, int before)
 {
 	struct kr_file *file = send->file;
+	struct kr_file_label label;
 
 	kr_count(file->mount->counters, KR_COUNT_FLUSH_ERRORS, 1);
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
@@ -310,8 +311,8 @@ static void refused(struct kr_flush_send *send, int err, int before)
 		kr_file_flush_failed(file, err);
 	}
 	if (err != before) /* once, not at each retry */
-		kr_log_warn("file %" PRIu64 ": its bytes are not at the server and stay in the journal: %s",
-			file->base.ino, strerror(-err));
+		kr_log_warn("%s: its bytes are not at the server and stay in the journal: %s",
+			kr_file_label(file, &label), strerror(-err));
 }
 
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)

@@ -122,8 +122,9 @@ void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 		kr_flush_orphan(file, late->err); /* else they would be flushed into the original */
 	}
 	kr_log_warn("%s (file %" PRIu64 ") was %s by others before what was written here was on the server: %" PRIu64
-		    " bytes in %zu ranges go to a conflict file",
-		path_of(late), late->attr.ino, attr ? "changed" : "removed", late->extents.bytes, late->extents.count);
+		    " byte%s in %zu range%s go to a conflict file",
+		path_of(late), late->attr.ino, attr ? "changed" : "removed", late->extents.bytes,
+		KR_S(late->extents.bytes), late->extents.count, KR_S(late->extents.count));
 	(void)KR_FAULT("late.taken");
 	kr_file_redirtied(file, -ESTALE);
 	kr_flush_settle(file);
@@ -252,8 +253,8 @@ static void report(struct kr_late *late, const char *place)
 	if (flusher->mount->fuse && json_array_size(flusher->conflicts) > KR_LATE_SHOWN)
 		json_array_remove(flusher->conflicts, 0);
 	flusher->conflict_files++;
-	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " bytes in %zu ranges, holes elsewhere", path_of(late),
-		place, late->extents.bytes, late->extents.count);
+	kr_log_warn("the late bytes of %s are in %s: %" PRIu64 " byte%s in %zu range%s, holes elsewhere", path_of(late),
+		place, late->extents.bytes, KR_S(late->extents.bytes), late->extents.count, KR_S(late->extents.count));
 }
 
 /* The target counts as open here until its bytes are at the server.  Then file.c closes it, as it has no handle. */

@@ -237,8 +237,8 @@ static void tell(const struct kr_recovery *recovery)
 	for (const struct kr_link *link = recovery->files.head.next; link != &recovery->files.head; link = link->next)
 		files++;
 	if (files)
-		kr_log_info("the journal holds %" PRIu64 " bytes of %" PRIu64 " files for the server", recovery->bytes,
-			files);
+		kr_log_info("the journal holds %" PRIu64 " byte%s of %" PRIu64 " file%s for the server",
+			recovery->bytes, KR_S(recovery->bytes), files, KR_S(files));
 	if (recovery->unfinished && recovery->power_lost)
 		kr_log_warn(
 			"%" PRIu64 " records were not on the disk when this machine lost power", recovery->unfinished);

@@ -62,7 +62,7 @@ static void export_ticked(struct kr_job *job)
 
 	server->daemon->ticking_export = false;
 	if (tick->err && !server->export_lost) {
-		kr_log_error("the export %s has vanished: nodes get ESTALE until it is back "
+		kr_log_error("the export %s has vanished: programs on nodes get EIO until it is back "
 			     "(restart kairand if it was replaced on purpose)",
 			server->options->export_path);
 		kr_invalidation_all_changed(server);

@@ -114,15 +114,16 @@ static int may_write(struct kr_export *export, const struct kr_cred *cred, int f
 	return set->through_handle ? 0 : kr_export_may(export, cred, fd, W_OK);
 }
 
-/* Whether the mode only clears set-id bits. */
+/* Whether a node's kernel sent the mode to clear set-id bits.  A flush of another node may have cleared them since: with
+ * a size, which no chmod has, the mode may be the file's. */
 static bool drops_set_id(int fd, const struct kr_setattr *set)
 {
 	const mode_t ids = S_ISUID | S_ISGID;
 	struct stat st;
 
 	return set->valid & KR_SET_MODE && fstatat(fd, "", &st, AT_EMPTY_PATH) == 0 && S_ISREG(st.st_mode) &&
-		(st.st_mode & ids) != (set->mode & ids) && (set->mode & ids & ~st.st_mode) == 0 &&
-		((st.st_mode ^ set->mode) & 07777 & ~ids) == 0;
+		(set->valid & KR_SET_SIZE || (st.st_mode & ids) != (set->mode & ids)) &&
+		(set->mode & ids & ~st.st_mode) == 0 && ((st.st_mode ^ set->mode) & 07777 & ~ids) == 0;
 }
 
 static int apply(struct kr_export *export, const struct kr_cred *cred, int fd, const struct kr_fid *fid,

@@ -2,6 +2,7 @@
 #include "server/leases/attrs.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "server/flush/truncate_barrier.h"
 #include "server/flush/data.h"
@@ -130,12 +131,15 @@ static void cancel_setattr(struct kr_request *request)
 }
 
 /* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
- * flush first.  Any change waits for other nodes' uncommitted bytes, whose nodes would undo it. */
-static uint8_t setattr_kinds(uint32_t valid)
+ * flush first.  New set-id bits recall WRITE: with it nodes learn that their next write must clear the bits.  Any change
+ * waits for other nodes' uncommitted bytes, whose nodes would undo it. */
+static uint8_t setattr_kinds(const struct kr_setattr_request *msg)
 {
-	if (valid & KR_SET_SIZE)
+	if (msg->valid & KR_SET_SIZE)
 		return KR_LEASE_ALL;
-	return valid & (KR_SET_MTIME | KR_SET_MTIME_NOW) ? KR_LEASE_READ : 0;
+	if (msg->valid & KR_SET_MODE && msg->mode & (S_ISUID | S_ISGID))
+		return KR_LEASE_READ;
+	return msg->valid & (KR_SET_MTIME | KR_SET_MTIME_NOW) ? KR_LEASE_READ : 0;
 }
 
 static void setattr_among_others(struct kr_request *request)
@@ -144,7 +148,8 @@ static void setattr_among_others(struct kr_request *request)
 	const uint32_t valid = request->msg.setattr_request.valid;
 
 	request->cancel = cancel_setattr;
-	kr_operation_start_committed(&setattr->operation, setattr->file, request->session->node, setattr_kinds(valid),
+	kr_operation_start_committed(&setattr->operation, setattr->file, request->session->node,
+		setattr_kinds(&request->msg.setattr_request),
 		valid & KR_SET_SIZE ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, setattr_granted);
 }
 
@@ -152,7 +157,7 @@ static void handle_setattr(struct kr_request *request)
 {
 	const struct kr_setattr_request *msg = &request->msg.setattr_request;
 	struct setattr *setattr = kr_xcalloc(1, sizeof(*setattr));
-	uint8_t kinds = setattr_kinds(msg->valid);
+	uint8_t kinds = setattr_kinds(msg);
 
 	setattr->request = request;
 	setattr->file = kr_sfile_get(request->server, &msg->file);

@@ -15,7 +15,7 @@ const char *kr_bytes_text(json_int_t bytes)
 	size_t unit = 0;
 
 	if (bytes < 1024) {
-		snprintf(buffer, sizeof(buffers[0]), "%" JSON_INTEGER_FORMAT " bytes", bytes);
+		snprintf(buffer, sizeof(buffers[0]), "%" JSON_INTEGER_FORMAT " byte%s", bytes, KR_S(bytes));
 		return buffer;
 	}
 	for (value /= 1024; value >= 1024 && unit + 1 < KR_ARRAY_SIZE(units); unit++)

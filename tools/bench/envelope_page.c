@@ -267,7 +267,7 @@ static void draw(const json_t *point, const json_t *a, const json_t *b, FILE *ou
 	KR_AUTO_FREE char *heading = NULL;
 
 	if (asprintf(&heading, "%s on %" JSON_INTEGER_FORMAT " node%s", panel.what ? panel.what : "names", panel.nodes,
-		    panel.nodes == 1 ? "" : "s") < 0)
+		    KR_S(panel.nodes)) < 0)
 		abort();
 	kr_page_text(out, "h2", heading);
 	kr_svg_begin(out, panel.what ? 2 * PANEL : PANEL, TOP + HEIGHT + BOTTOM);

@@ -13,10 +13,15 @@
 
 json_t *kr_envelope_load(const char *path)
 {
-	json_t *envelope = json_load_file(path, 0, NULL);
+	json_error_t error;
+	json_t *envelope = json_load_file(path, 0, &error);
 
 	if (kr_number(envelope, NULL, "kairan envelope") == KR_ENVELOPE_FORMAT)
 		return envelope;
+	if (!envelope && json_error_code(&error) == json_error_cannot_open_file) {
+		kr_fail(-ENOENT, "%s", error.text);
+		return NULL;
+	}
 	json_decref(envelope);
 	kr_fail(-EBADMSG, "%s is not an envelope of this version", path);
 	return NULL;

@@ -52,8 +52,7 @@ bool kr_findings_end(struct kr_findings *findings)
 	} else if (!warnings && !problems) {
 		printf("nothing to do\n");
 	} else {
-		printf("%u problem%s, %u warning%s\n", problems, problems == 1 ? "" : "s", warnings,
-			warnings == 1 ? "" : "s");
+		printf("%u problem%s, %u warning%s\n", problems, KR_S(problems), warnings, KR_S(warnings));
 	}
 	json_decref(findings->list);
 	free(findings->about);

@@ -265,11 +265,14 @@ void kr_doctor_server(
 {
 	json_t *status = NULL;
 	struct kr_probe probe;
+	int err = ask_in_both_sizes(findings, host, proof, &probe, &status);
 
-	if (ask_in_both_sizes(findings, host, proof, &probe, &status) < 0) {
+	if (err < 0) {
 		kr_findings_add(findings, KR_FINDING_PROBLEM, "server",
-			"see that kairand runs, and that a firewall lets this machine connect to its port", "%s",
-			kr_fail_reason());
+			err == -ENOKEY || err == -EKEYREJECTED || err == -EKEYEXPIRED ?
+				"name a key that it takes with --key FILE, or use --munge" :
+				"see that kairand runs, and that a firewall lets this machine connect to its port",
+			"%s", kr_fail_reason());
 		return;
 	}
 	if (kr_status_is_healthy(status))

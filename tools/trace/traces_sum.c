@@ -292,7 +292,7 @@ void kr_traces_print(const struct kr_traces *traces, const char *by, FILE *out)
 	kr_traced_sums_fini(&sums);
 	shared = find_shared(traces, &count);
 	if (count)
-		fprintf(out, "\nread by several nodes: %zu files\n", count);
+		fprintf(out, "\nread by several nodes: %zu file%s\n", count, KR_S(count));
 	for (size_t i = 0; i < KR_MIN(count, (size_t)SHARED_SHOWN); i++) {
 		KR_AUTO_FREE char *path = kr_text_shown(shared[i].file->path);
 

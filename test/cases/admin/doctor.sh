@@ -210,6 +210,8 @@ umount "$EXPORT"
 note "keys"
 "$K" key --expires 3 "$WORK/key" || fail "no key"
 server_start --no-insecure --key "$WORK/key" --state "$WORK/state2"
+trouble 1 PROBLEM server 'wants a key' server "$K" doctor 127.0.0.1
+grep -q -- '-> name a key that it takes with --key FILE' "$WORK/said" || fail "$(cat "$WORK/said")"
 rm -rf "$WORK/node1/local"
 mount_start 1 "key=$WORK/key"
 trouble 0 warning key "expires at .*all operations wait" node1 "$K" doctor "$M"

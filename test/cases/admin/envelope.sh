@@ -41,6 +41,8 @@ note "two beside each other, and what is none"
 echo '{}' >"$WORK/other"
 "$K" envelope --compare "$WORK/json" "$WORK/other" >"$WORK/said" 2>&1
 [ $? = 1 ] && grep -q "is not an envelope of this version" "$WORK/said" || fail "$(cat "$WORK/said")"
+"$K" envelope --compare "$WORK/json" "$WORK/none" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "unable to open $WORK/none: No such file" "$WORK/said" || fail "$(cat "$WORK/said")"
 for wrong in "--processes 0" "--processes 65" "--max-size x"; do
 	# shellcheck disable=SC2086
 	kairan 1 envelope $wrong "$M" >"$WORK/said" 2>&1

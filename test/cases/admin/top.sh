@@ -18,14 +18,14 @@ kairan 1 top -b -n 2 -d 0.8 "$M" >"$WORK/top" || fail "top of a mount: $?"
 kairan 1 top --batch "$M" >/dev/null 2>&1 && fail "--batch is no option"
 [ "$(grep -c '^kairan top - ' "$WORK/top")" = 2 ] || fail "not two pictures: $(cat "$WORK/top")"
 python3 - "$WORK/top" "$M" <<'P' || fail "$(cat "$WORK/top")"
-import sys
+import re, sys
 pictures = open(sys.argv[1]).read().split("kairan top - ")[1:]
 for picture in pictures:
     lines = picture.split("\n")
     head = lines[1].split("%")[0].split() # "99 %" is one column
-    row = dict(zip(head, lines[2].split()))
-    assert sys.argv[2].startswith(row["MOUNT"]) and row["NODE"] == "node1" and row["STATE"] == "ok", row
-    assert row["WRITTEN/s"][-1] in "KM" and 0.1 < float(row["WRITTEN/s"][:-1]) < 1024, row
+    row = dict(zip(head, re.sub(r"(?<=\d) (?=[KMGT]?i?B)", "", lines[2]).split()))
+    assert row["MOUNT"] == sys.argv[2] and row["NODE"] == "node1" and row["STATE"] == "ok", row
+    assert row["WRITTEN/s"][-3:] in ("KiB", "MiB") and 0.1 < float(row["WRITTEN/s"][:-3]) < 1024, row
     assert float(row["OPS/s"]) > 1 and row["MEDIAN"].endswith(("us", "ms")), row
     kinds = dict((line.split()[0], float(line.split()[1])) for line in picture.split("OPERATION")[1].split("\n")[1:] if line)
     assert kinds["write"] > 0 and kinds["flush"] > 0, kinds

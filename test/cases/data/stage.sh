@@ -38,7 +38,7 @@ for i in 1 2 3; do same "$WORK/sum" "$WORK/sum$i"; done
 note "it goes on without being waited for"
 before=$(sent_by server)
 said 2 stage "$(mnt 2)/later" || fail "stage without --wait: $(cat "$WORK/said")"
-grep -q '^begun to stage 1 files' "$WORK/said" || fail "said: $(cat "$WORK/said")"
+grep -q '^begun to stage 1 file,' "$WORK/said" || fail "said: $(cat "$WORK/said")"
 has_been_sent() { [ $(($(sent_by server) - before)) -gt 9000000 ]; }
 until_ok 60 "the server sends the file" has_been_sent || fail "it does not go on by itself"
 said 1 stage --wait "$(mnt 1)/later" || fail "the rest: $(cat "$WORK/said")"

@@ -61,8 +61,9 @@ mkdir -p "$WORK/closed/journal" && chmod 700 "$WORK/closed/journal" && chmod 755
 refused 'journal|closed: permission denied' setpriv --reuid 1 --regid 1 --clear-groups "$K" journal "$WORK/closed"
 ! grep -q 'holds no journal' "$WORK/said" || fail "a journal that cannot be read: $(cat "$WORK/said")"
 for name in '' ' ' 'two words' "$(printf 'a\nb')" a/b "$(printf '%065d' 0)"; do
-	refused 'node: a name of 1 to 64 bytes' "$fs" $SERVER_ADDRESS:/ "$M" -o "$L,node=$name"
+	refused 'is not a name of 1 to 64 bytes' "$fs" $SERVER_ADDRESS:/ "$M" -o "$L,node=$name"
 done
+refused 'cpus=1023: kairanfs can run on none of these processors; it runs on [0-9]' "$fs" $SERVER_ADDRESS:/ "$M" -o "$L,cpus=1023"
 refused 'no such option; did you mean journal_max' "$fs" $SERVER_ADDRESS:/ "$M" -o $L,jurnal_max=1G
 refused 'no such option; did you mean --journal-max' "$fs" $SERVER_ADDRESS:/ "$M" --jounral-max=1G
 refused 'no such option; did you mean --listen' "$d" --lisen=0.0.0.0 "$EXPORT"

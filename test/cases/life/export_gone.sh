@@ -1,7 +1,7 @@
 # The export's filesystem goes read-only, or is unmounted, under the server: programs hear of it, nothing is written to the empty mount
 # point, nothing is lost, and when it is back everything drains by itself.  A server started on an empty mount point refuses.
 . "$TOP/test/lib.sh"
-EXPECTED_ERRORS='syncing a file failed: Input/output error|failed to write what it had taken to its disk: Input/output error|its bytes are not at the server and stay in the journal: Input/output error|the export /export has vanished'
+EXPECTED_ERRORS='syncing a file failed: Input/output error|failed to write what it had taken to its disk: Input/output error|its bytes are not at the server and stay in the journal: Input/output error|the export /export has vanished: programs on nodes get EIO until it is back'
 truncate -s 48M "$WORK/export.img"
 mkfs.ext4 -q -m0 "$WORK/export.img" 2>/dev/null || skip "no mkfs.ext4"
 cluster 1

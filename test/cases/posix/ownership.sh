@@ -22,6 +22,20 @@ as 1001 1002 rm "$M/sticky/file" || fail "sticky directory: the owner cannot rem
 cp /bin/true "$EXPORT/suid"; chown 1001 "$EXPORT/suid"; chmod 6777 "$EXPORT/suid"
 as 1003 1003 sh -c "echo x >>$M/suid" || fail "append to a 0777 file"
 [ "$(stat -c %a "$EXPORT/suid")" = 777 ] || fail "suid survives a write: $(stat -c %a "$EXPORT/suid")"
+chmod 4777 "$EXPORT/suid"
+python3 - "$(seen_from_here 1)/suid" "$(seen_from_here 2)/suid" "$EXPORT/suid" <<'END' || fail "suid while the bytes are unflushed"
+import os, sys
+here, there, served = sys.argv[1:]
+fd = os.open(here, os.O_WRONLY)
+for setter in here, there:
+	os.chmod(setter, 0o6777)
+	assert os.stat(served).st_mode & 0o7777 == 0o6777, setter
+	os.seteuid(1003)
+	os.write(fd, b'y')
+	os.seteuid(0)
+	assert os.stat(served).st_mode & 0o7777 == 0o777, setter
+	assert os.stat(there).st_mode & 0o7777 == 0o777, setter
+END
 # Somebody else who may write a program takes its capabilities away, and is not refused for having none to do that with.
 setcapability() { python3 -c 'import os, sys; os.setxattr(sys.argv[1], "security.capability", bytes([1, 0, 0, 2, 0, 0x20] + [0] * 14))' "$1"; }
 has_capability() { python3 -c 'import os, sys; sys.exit("security.capability" not in os.listxattr(sys.argv[1]))' "$1"; }

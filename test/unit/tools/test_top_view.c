@@ -62,7 +62,7 @@ static void rates_are_of_the_time_between(void **state)
 	(void)state;
 	/* 4 MiB in 2 s; 8 MiB go at 4 MiB/s. */
 	assert_non_null(strstr(text,
-		"\n/mnt/data        n1         ok        2.0M        0B       0B  75%    8.0M   2.5s   "
+		"\n/mnt/data        n1         ok      2.0 MiB       0 B      0 B  75%  8.0 MiB   2.5s   "
 		"2.0s    20.0     3us     4us       0.0\n"));
 	assert_non_null(strstr(text, "\nread                 20.0      3us      4us\n"));
 	free(text);
@@ -74,7 +74,7 @@ static void without_a_former_status_there_are_no_rates(void **state)
 
 	(void)state;
 	assert_non_null(
-		strstr(text, "ok           -         -        -    -    8.0M   2.5s      -       -       -       -"));
+		strstr(text, "ok            -         -        -    -  8.0 MiB   2.5s      -       -       -       -"));
 	assert_null(strstr(text, "OPERATION"));
 	free(text);
 }
@@ -86,7 +86,7 @@ static void counters_that_fall_have_no_rate(void **state)
 		json_pack("[o]", mount_status("/mnt/data", 80, 2 << 20, 0)), 200);
 
 	(void)state;
-	assert_non_null(strstr(text, "ok           -"));
+	assert_non_null(strstr(text, "ok            -"));
 	assert_null(strstr(text, "OPERATION"));
 	free(text);
 }
@@ -104,6 +104,16 @@ static void no_line_is_wider_than_the_terminal(void **state)
 			assert_in_range(longest_line(text), 34, width);
 		free(text);
 	}
+}
+
+static void a_path_is_whole_where_there_is_room(void **state)
+{
+	const char *path = "/a/mount/point/that/is/very/long/and/longer/than/any/terminal/is/in/which/it/would/be/cut";
+	char *text = picture(json_pack("[o]", mount_status(path, 1, 1, 1)), NULL, 512);
+
+	(void)state;
+	assert_non_null(strstr(text, path));
+	free(text);
 }
 
 static void nodes_come_in_the_order_of_the_ring(void **state)
@@ -127,6 +137,7 @@ int main(void)
 		cmocka_unit_test(without_a_former_status_there_are_no_rates),
 		cmocka_unit_test(counters_that_fall_have_no_rate),
 		cmocka_unit_test(no_line_is_wider_than_the_terminal),
+		cmocka_unit_test(a_path_is_whole_where_there_is_room),
 		cmocka_unit_test(nodes_come_in_the_order_of_the_ring),
 	};
 

@@ -73,6 +73,24 @@ static void a_write_drops_set_id_bits_and_leaves_the_mtime_it_was_told(void **st
 	assert_int_equal(attr.mode & 07777, 02745);
 }
 
+static void a_truncation_clears_set_id_bits_that_another_writer_has_cleared_since(void **state)
+{
+	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644);
+	struct kr_setattr set = {.valid = KR_SET_MODE, .mode = 0777};
+	struct kr_attr attr;
+
+	(void)state;
+	if (!is_root())
+		skip();
+	ok(kr_export_setattr(F.export, &root_cred, &file, &set, &attr));
+	fails(EPERM, kr_export_setattr(F.export, &alice, &file, &set, &attr));
+	set.valid |= KR_SET_SIZE;
+	ok(kr_export_setattr(F.export, &alice, &file, &set, &attr));
+	assert_int_equal(attr.mode & 07777, 0777);
+	set.mode = 0666;
+	fails(EPERM, kr_export_setattr(F.export, &alice, &file, &set, &attr));
+}
+
 static void owners_change_by_the_rules(void **state)
 {
 	struct kr_fid file = make(&F.root, "f", S_IFREG | 0644);
@@ -443,6 +461,7 @@ static int run(void)
 		CASE(times_are_set_to_the_nanosecond_or_left_alone),
 		CASE(size_and_times_in_one_call_keep_the_times),
 		CASE(a_write_drops_set_id_bits_and_leaves_the_mtime_it_was_told),
+		CASE(a_truncation_clears_set_id_bits_that_another_writer_has_cleared_since),
 		CASE(owners_change_by_the_rules),
 		CASE(access_is_by_the_callers_rights),
 		CASE(statfs_tells_of_the_exports_filesystem),
