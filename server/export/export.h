@@ -181,9 +181,9 @@ struct kr_setattr {
 	bool through_handle;
 };
 /* As the caller, with the kernel's checks for chown, chmod and utimensat, and the right to write for a size. A user
- * other than root thereby clears set-id bits. A mode that only clears set-id bits, or with a size the file's mode, comes
- * from a node's kernel before a write and needs no more right than that. Order: owner, mode, size, times, so the times
- * last even if the size changes. */
+ * other than root thereby clears set-id bits. A mode that only clears set-id bits, or with a size the file's mode,
+ * comes from a node's kernel before a write and needs no more right than that. Order: owner, mode, size, times, so the
+ * times last even if the size changes. */
 int kr_export_setattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid,
 	const struct kr_setattr *set, struct kr_attr *ret_attr);
 /* By the caller's own rights; MASK as access(2). */

@@ -114,8 +114,8 @@ static int may_write(struct kr_export *export, const struct kr_cred *cred, int f
 	return set->through_handle ? 0 : kr_export_may(export, cred, fd, W_OK);
 }
 
-/* Whether a node's kernel sent the mode to clear set-id bits.  A flush of another node may have cleared them since: with
- * a size, which no chmod has, the mode may be the file's. */
+/* Whether a node's kernel sent the mode to clear set-id bits.  A flush of another node may have cleared them since:
+ * with a size, which no chmod has, the mode may be the file's. */
 static bool drops_set_id(int fd, const struct kr_setattr *set)
 {
 	const mode_t ids = S_ISUID | S_ISGID;

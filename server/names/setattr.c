@@ -131,8 +131,8 @@ static void cancel_setattr(struct kr_request *request)
 }
 
 /* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
- * flush first.  New set-id bits recall WRITE: with it nodes learn that their next write must clear the bits.  Any change
- * waits for other nodes' uncommitted bytes, whose nodes would undo it. */
+ * flush first.  New set-id bits recall WRITE: when nodes get it back they learn that their next write must clear the
+ * bits.  Any change waits for other nodes' uncommitted bytes, whose nodes would undo it. */
 static uint8_t setattr_kinds(const struct kr_setattr_request *msg)
 {
 	if (msg->valid & KR_SET_SIZE)
