@@ -28,7 +28,7 @@ mount_start 1
 [ "$(bad_blocks)" = 0 ] || fail "damage before anything is read: $(bad_blocks)"
 [ "$(on node1 sha256sum "$(mnt 1)/big" | cut -c1-64)" = "$(sha256sum <"$EXPORT/big" | cut -c1-64)" ] || fail "damaged blocks were served"
 [ "$(bad_blocks)" -ge 1 ] || fail "the damage was not met: the file did not come from the cache"
-kairan 1 status "$(mnt 1)" | grep -q "cache.* damaged blocks" || fail "status does not tell people: $(kairan 1 status "$(mnt 1)")"
+kairan 1 status "$(mnt 1)" | grep -q "cache.* damaged block" || fail "status does not tell people: $(kairan 1 status "$(mnt 1)")"
 note "what a node has written, in many rounds, it reads back from its own disk"
 head -c 60000000 /dev/urandom >"$WORK/own"
 on node1 python3 - "$WORK/own" "$(mnt 1)/own" <<'P' || fail "writing"

@@ -42,7 +42,7 @@ note "a name that nobody knows yet"
 cp /etc/hosts "$WORK/hosts"
 on node1 mount --bind "$WORK/hosts" /etc/hosts || fail "no hosts"
 begin the-file-server:/
-said "the-file-server: "
+said "the-file-server:7440: "
 echo "$SERVER_ADDRESS the-file-server" >>"$WORK/hosts"
 wait $MOUNT || fail "not mounted after the name came: $(cat "$WORK/said")"
 on node1 fusermount3 -u "$M"
