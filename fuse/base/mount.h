@@ -67,7 +67,6 @@ struct kr_mount {
 	struct kr_notifier *notifier;
 	struct kr_notifier *shrink_notifier; /* for shrink_notice.h alone */
 	struct kr_notifier *attr_notifier;   /* for kernel_attrs.h alone */
-	struct kr_notifier *name_notifier;   /* for names of directories that have moved (op_attr.c) alone */
 	struct kr_locks *locks;
 	struct kr_batches *batches;
 	struct kr_prefetches *prefetches;

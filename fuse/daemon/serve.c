@@ -464,8 +464,6 @@ static int make_mount(struct kr_serve *serve)
 	if (err == 0)
 		err = kr_notifier_new(mount->fuse, &mount->attr_notifier);
 	if (err == 0)
-		err = kr_notifier_new(mount->fuse, &mount->name_notifier);
-	if (err == 0)
 		err = in_loop(serve, make_control);
 	return err;
 }
@@ -599,7 +597,6 @@ static void unmake(struct kr_serve *serve)
 	kr_notifier_free(mount->notifier); /* a RECALL may have needed it until now */
 	kr_notifier_free(mount->shrink_notifier);
 	kr_notifier_free(mount->attr_notifier);
-	kr_notifier_free(mount->name_notifier);
 	kr_loop_free(mount->kr_loop);
 	kr_io_trace_free(mount->io_trace);
 	kr_flusher_free(mount->flusher);

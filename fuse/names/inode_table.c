@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -139,17 +138,12 @@ void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_
 	memcpy(ret_fid->bytes, inode->fid.bytes, inode->fid.length);
 }
 
-static bool is_at(const struct kr_inode *inode, const struct kr_fid *parent, const char *name)
-{
-	return inode->place && strcmp(inode->place->name, name) == 0 && kr_fid_equal(&inode->place->parent, parent);
-}
-
 static void set_place(struct kr_inode *inode, const struct kr_fid *parent, const char *name)
 {
 	size_t head = offsetof(struct place, parent.bytes) + parent->length, length = strlen(name) + 1;
 	struct place *place = inode->place;
 
-	if (is_at(inode, parent, name))
+	if (place && strcmp(place->name, name) == 0 && kr_fid_equal(&place->parent, parent))
 		return;
 	free(place);
 	place = malloc(head + length);
@@ -236,19 +230,6 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 	*ret_generation = inode->generation;
 	*ret_number = number_of(inodes, inode);
 	return 0;
-}
-
-uint64_t kr_inode_former_place(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_fid *parent,
-	const char *name, char ret_name[NAME_MAX + 1])
-{
-	KR_SCOPED_LOCK(&inodes->lock);
-	const struct kr_inode *inode = find(inodes, fid), *former;
-
-	if (!inode || !inode->place || is_at(inode, parent, name))
-		return 0;
-	former = find(inodes, &inode->place->parent);
-	snprintf(ret_name, NAME_MAX + 1, "%s", inode->place->name);
-	return former ? number_of(inodes, former) : 0;
 }
 
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr)

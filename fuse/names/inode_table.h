@@ -26,8 +26,6 @@
 #ifndef KR_FUSE_INODE_TABLE_H
 #define KR_FUSE_INODE_TABLE_H
 
-#include <limits.h>
-
 #include "common/base/table.h"
 #include "common/base/types.h"
 
@@ -46,10 +44,6 @@ void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_
  * true. */
 int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr,
 	const struct kr_fid *parent, const char *name, uint64_t *ret_number, uint64_t *ret_generation);
-/* Before kr_inode_learn says that a directory is at PARENT and NAME: where it was found before, if that was elsewhere and
- * the kernel knows that parent.  Returns the parent's number and, in RET_NAME, the name; else 0. */
-uint64_t kr_inode_former_place(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_fid *parent,
-	const char *name, char ret_name[NAME_MAX + 1]);
 /* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes. The
  * kernel would give the inode up for good: it must not see such a reply. */
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);

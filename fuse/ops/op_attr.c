@@ -236,53 +236,11 @@ static void op_reply_changed(
 	fuse_reply_attr(req, &stat, 0);
 }
 
-/* --- directories that have moved ---------------------------------------------------------------- */
-
-struct former_name {
-	struct kr_notify_job job;
-	struct fuse_session *fuse;
-	uint64_t parent;
-	char name[NAME_MAX + 1];
-};
-
-static void drop_name(struct kr_notify_job *job, int err)
-{
-	struct former_name *former = KR_CONTAINER_OF(job, struct former_name, job);
-
-	(void)err;
-	fuse_lowlevel_notify_inval_entry(former->fuse, former->parent, former->name, strlen(former->name));
-	free(former);
-}
-
-/* The kernel has a directory at one place.  If another node has moved it, the kernel moves it when a program looks it
- * up.  But `rename` looks it up under locks which do not allow that, so it fails with ESTALE, again and again.  So the
- * kernel drops the former name.  For that it waits for the former parent's lock, which the rename may hold: nothing
- * waits for this job.  The kernel's second try then succeeds, or the
- * program's. */
-static void drop_former_name(
-	struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid)
-{
-	struct former_name *former;
-	char found[NAME_MAX + 1];
-	uint64_t number = kr_inode_former_place(mount->inodes, fid, parent, name, found);
-
-	if (!number)
-		return;
-	former = kr_xcalloc(1, sizeof(*former));
-	*former = (struct former_name){.job.done = drop_name, .fuse = mount->fuse, .parent = number};
-	memcpy(former->name, found, strlen(found) + 1);
-	kr_notify(mount->name_notifier, &former->job);
-}
-
 int kr_op_entry(struct kr_mount *mount, const struct kr_fid *parent, const char *name, const struct kr_fid *fid,
 	const struct kr_attr *attr, struct fuse_entry_param *ret_entry)
 {
 	uint64_t generation, number;
-	int err;
-
-	if (S_ISDIR(attr->mode) && parent && name)
-		drop_former_name(mount, parent, name, fid);
-	err = kr_inode_learn(mount->inodes, fid, attr, parent, name, &number, &generation);
+	int err = kr_inode_learn(mount->inodes, fid, attr, parent, name, &number, &generation);
 
 	if (err == -EIO)
 		complain(mount);

@@ -325,26 +325,6 @@ static void a_directory_that_is_gone_has_attributes_and_no_name(void **state)
 	kr_inodes_free(inodes);
 }
 
-static void a_directory_that_is_found_elsewhere_has_a_former_place(void **state)
-{
-	struct kr_inodes *inodes = make();
-	struct kr_fid root = fid_of(0), directory = fid_of(7), parent = fid_of(8), unknown = fid_of(9);
-	struct kr_attr attr = {.mode = S_IFDIR | 0755};
-	uint64_t number, generation, parent_number;
-	char name[NAME_MAX + 1];
-
-	(void)state;
-	assert_int_equal(kr_inode_former_place(inodes, &directory, &root, "x", name), 0); /* it is not known */
-	assert_int_equal(kr_inode_learn(inodes, &parent, &attr, &root, "p", &parent_number, &generation), 0);
-	assert_int_equal(kr_inode_learn(inodes, &directory, &attr, &parent, "x", &number, &generation), 0);
-	assert_int_equal(kr_inode_former_place(inodes, &directory, &parent, "x", name), 0);
-	assert_int_equal(kr_inode_former_place(inodes, &directory, &parent, "y", name), parent_number);
-	assert_string_equal(name, "x");
-	assert_int_equal(kr_inode_learn(inodes, &directory, &attr, &unknown, "z", &number, &generation), 0);
-	assert_int_equal(kr_inode_former_place(inodes, &directory, &parent, "x", name), 0); /* nor is that parent */
-	kr_inodes_free(inodes);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -358,7 +338,6 @@ int main(void)
 		cmocka_unit_test(who_cuts_waits_for_those_who_are_telling),
 		cmocka_unit_test(what_cannot_be_true_of_a_file_is_refused),
 		cmocka_unit_test(a_directory_that_is_gone_has_attributes_and_no_name),
-		cmocka_unit_test(a_directory_that_is_found_elsewhere_has_a_former_place),
 		cmocka_unit_test(a_hundred_thousand_inodes_come_and_go),
 	};
 
