@@ -42,6 +42,21 @@ static inline int kr_time_compare(struct kr_time a, struct kr_time b)
 	return a.nsec < b.nsec ? -1 : a.nsec > b.nsec;
 }
 
+/* Bits of SETATTR's `valid` (msgs.def).  The first six, ATIME_NOW and MTIME_NOW have libfuse's numbers. */
+enum kr_setattr_valid {
+	KR_SET_MODE = 1,
+	KR_SET_UID = 2,
+	KR_SET_GID = 4,
+	KR_SET_SIZE = 8,
+	KR_SET_ATIME = 16,
+	KR_SET_MTIME = 32,
+	KR_SET_ATIME_NOW = 64,
+	KR_SET_MTIME_NOW = 128,
+	KR_SET_CLEAR_SUID = 256, /* drop set-uid, and set-gid if group-executable, as a write does */
+	KR_SET_BY_HANDLE = 512,  /* size: through a handle that is open for writing */
+	KR_SET_BEHIND = 1024     /* the request waits for the session's latest FLUSH of the file */
+};
+
 /* A file's attributes as the server's filesystem gives them. */
 struct kr_attr {
 	uint64_t ino;

@@ -21,21 +21,6 @@
 
 enum { OVERLAY_TRIES = 4 };
 
-/* `valid` bits of SETATTR (msgs.def); the first six and "now" are libfuse's own numbers but for the last two. */
-enum {
-	SET_MODE = 1,
-	SET_UID = 2,
-	SET_GID = 4,
-	SET_SIZE = 8,
-	SET_ATIME = 16,
-	SET_MTIME = 32,
-	SET_ATIME_NOW = 64,
-	SET_MTIME_NOW = 128,
-	SET_CLEAR_SUID = 256,
-	SET_BY_HANDLE = 512,
-	SET_BEHIND = 1024
-};
-
 /* --- answers that the kernel may keep ---------------------------------------------------------- */
 
 static struct timespec timespec_of(struct kr_time time)
@@ -386,8 +371,8 @@ static void note_set(const struct setattr_op *setattr, const struct kr_attr *att
 {
 	const uint32_t valid = setattr->msg.valid;
 
-	kr_flush_attributes_set(
-		setattr->file, valid & (SET_SIZE | SET_MTIME | SET_MTIME_NOW) ? &attr->mtime : NULL, valid & SET_MODE);
+	kr_flush_attributes_set(setattr->file,
+		valid & (KR_SET_SIZE | KR_SET_MTIME | KR_SET_MTIME_NOW) ? &attr->mtime : NULL, valid & KR_SET_MODE);
 }
 
 /* Whether what was written before may have been sent again while SETATTR was on its way, and have undone it. */
@@ -403,7 +388,7 @@ static bool in_order(struct setattr_op *setattr, int err)
 	uint64_t behind = setattr->behind;
 
 	setattr->behind = 0;
-	setattr->msg.valid &= ~(uint32_t)SET_BEHIND;
+	setattr->msg.valid &= ~(uint32_t)KR_SET_BEHIND;
 	if (err == 0 && is_undone(setattr))
 		return false;
 	return !behind || (err != -EAGAIN && (err || kr_flush_was_taken(setattr->file, behind)));
@@ -451,7 +436,7 @@ static void send_behind(struct setattr_op *setattr)
 	setattr->behind = kr_flush_under_way(setattr->file, setattr->waiter.seq);
 	if (!setattr->behind)
 		return;
-	setattr->msg.valid |= SET_BEHIND;
+	setattr->msg.valid |= KR_SET_BEHIND;
 	send_setattr(setattr);
 }
 
@@ -514,16 +499,16 @@ static uint32_t valid_bits(int valid)
 		int theirs;
 		uint32_t ours;
 	} bits[] = {
-		{FUSE_SET_ATTR_MODE, SET_MODE},
-		{FUSE_SET_ATTR_UID, SET_UID},
-		{FUSE_SET_ATTR_GID, SET_GID},
-		{FUSE_SET_ATTR_SIZE, SET_SIZE},
-		{FUSE_SET_ATTR_ATIME, SET_ATIME},
-		{FUSE_SET_ATTR_MTIME, SET_MTIME},
-		{FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW},
-		{FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW},
-		{FUSE_SET_ATTR_KILL_SUID, SET_CLEAR_SUID},
-		{FUSE_SET_ATTR_KILL_SGID, SET_CLEAR_SUID},
+		{FUSE_SET_ATTR_MODE, KR_SET_MODE},
+		{FUSE_SET_ATTR_UID, KR_SET_UID},
+		{FUSE_SET_ATTR_GID, KR_SET_GID},
+		{FUSE_SET_ATTR_SIZE, KR_SET_SIZE},
+		{FUSE_SET_ATTR_ATIME, KR_SET_ATIME},
+		{FUSE_SET_ATTR_MTIME, KR_SET_MTIME},
+		{FUSE_SET_ATTR_ATIME_NOW, KR_SET_ATIME_NOW},
+		{FUSE_SET_ATTR_MTIME_NOW, KR_SET_MTIME_NOW},
+		{FUSE_SET_ATTR_KILL_SUID, KR_SET_CLEAR_SUID},
+		{FUSE_SET_ATTR_KILL_SGID, KR_SET_CLEAR_SUID},
 	};
 	uint32_t result = 0;
 
@@ -558,7 +543,7 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 		.mtime = time_of(stat->st_mtim)};
 	kr_op_keep_cred(&op->op, &op->msg.cred);
 	if (valid & FUSE_SET_ATTR_SIZE && fi && kr_handle_of(fi)->writable)
-		op->msg.valid |= SET_BY_HANDLE;
+		op->msg.valid |= KR_SET_BY_HANDLE;
 	kr_inode_fid(mount->inodes, ino, &op->msg.file);
 	kr_op_post(&op->op);
 }

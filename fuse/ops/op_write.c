@@ -33,7 +33,6 @@
 #include "fuse/writeback/flush.h"
 
 enum { PAGE = 4096 };
-enum { SET_CLEAR_SUID = 256, SET_BY_HANDLE = 512 }; /* `valid` bits of SETATTR (msgs.def) */
 
 struct write {
 	struct kr_file *file;
@@ -272,8 +271,9 @@ static void on_cleared(struct kr_op *op, int err, const void *message, struct kr
 
 static void clear_set_id(struct write_op *write_op)
 {
-	struct kr_setattr_request msg = {
-		.cred = write_op->cred, .file = write_op->file_op.file->fid, .valid = SET_CLEAR_SUID | SET_BY_HANDLE};
+	struct kr_setattr_request msg = {.cred = write_op->cred,
+		.file = write_op->file_op.file->fid,
+		.valid = KR_SET_CLEAR_SUID | KR_SET_BY_HANDLE};
 
 	kr_op_send(&write_op->file_op.op, KR_MSG_SETATTR, &msg, 0, on_cleared);
 }

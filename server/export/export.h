@@ -160,19 +160,6 @@ int kr_export_look_at_dir(
 /* Gives the file another ctime, and changes nothing else, if its ctime is CTIME: 1; else 0. */
 int kr_export_touch(struct kr_export *export, const struct kr_fid *fid, struct kr_time ctime);
 
-enum kr_setattr_valid {
-	KR_SET_MODE = 1 << 0,
-	KR_SET_UID = 1 << 1,
-	KR_SET_GID = 1 << 2,
-	KR_SET_SIZE = 1 << 3,
-	KR_SET_ATIME = 1 << 4,
-	KR_SET_MTIME = 1 << 5,
-	KR_SET_ATIME_NOW = 1 << 6,
-	KR_SET_MTIME_NOW = 1 << 7,
-	KR_SET_CLEAR_SUID = 1 << 8, /* drop set-uid, and set-gid if group-executable, as a write does */
-	KR_SET_BEHIND = 1 << 10,    /* wire only: see session/request.c */
-	KR_SET_BY_HANDLE = 1 << 9, /* size: through a handle that is open for writing (wire only; see through_handle) */
-};
 struct kr_setattr {
 	uint32_t valid, mode, uid, gid;
 	uint64_t size;

@@ -31,4 +31,16 @@ P
 	touch "$WORK/gone.$remover"
 	wait $worker || fail "a directory that node $remover has removed"
 done
+note "a directory made under a name that another one has left, and that a program works in"
+for mover in 1 2; do
+	on node1 mkdir -p "$(mnt 1)/swap$mover/x/deep" && on node1 stat "$(mnt 1)/swap$mover/x/deep" >/dev/null || fail "mkdir"
+	on node$mover sh -c "cd '$(mnt $mover)/swap$mover' && mv x y && mkdir x" || fail "mv by node $mover"
+	on node1 python3 - "$(mnt 1)/swap$mover/x" <<-'P' || fail "its working directory, where node $mover has moved the other one"
+		import os, sys
+		os.chdir(sys.argv[1])
+		for _ in range(3):
+		    os.stat("../y/deep")
+		    assert os.getcwd() == sys.argv[1], os.getcwd()
+	P
+done
 finish
