@@ -430,23 +430,40 @@ static struct request *find_request(struct kr_conn *conn, uint64_t id)
 	return NULL;
 }
 
-int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
-	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context)
+/* The frame of request ID of TYPE has been queued. */
+static void await_reply(struct kr_conn *conn, uint64_t id, uint16_t type, kr_reply_fn callback, void *context)
 {
-	struct kr_frame_header header = {.type = type, .flags = flags, .id = id};
 	struct request *request;
-	int err;
 
 	assert(!find_request(conn, id));
-	err = kr_conn_enqueue(conn, header, msg, slices, count);
-	if (err)
-		return err;
 	request = kr_xcalloc(1, sizeof(*request));
 	*request = (struct request){.id = id, .type = type, .callback = callback, .context = context};
 	kr_table_insert(&conn->requests, &request->link, kr_hash_u64(id));
 	kr_list_append(&conn->requests_in_order, &request->in_order);
 	kr_conn_count(&kr_conn_counts.requests, 1);
-	return 0;
+}
+
+int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
+	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context)
+{
+	struct kr_frame_header header = {.type = type, .flags = flags, .id = id};
+	int err = kr_conn_enqueue(conn, header, msg, NULL, slices, count);
+
+	if (!err)
+		await_reply(conn, id, type, callback, context);
+	return err;
+}
+
+int kr_conn_request_encoded(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type,
+	const struct kr_writer *encoded, const struct kr_slice *slices, size_t count, kr_reply_fn callback,
+	void *context)
+{
+	struct kr_frame_header header = {.type = type, .flags = flags, .id = id};
+	int err = kr_conn_enqueue(conn, header, NULL, encoded, slices, count);
+
+	if (!err)
+		await_reply(conn, id, type, callback, context);
+	return err;
 }
 
 uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, const struct kr_slice *slices,
@@ -473,13 +490,13 @@ void kr_conn_reply(struct kr_conn *conn, uint16_t type, uint64_t id, uint16_t fl
 	if (!kr_conn_usable(conn))
 		return;
 	if (err == 0)
-		err = kr_conn_enqueue(conn, header, msg, slices, count);
+		err = kr_conn_enqueue(conn, header, msg, NULL, slices, count);
 	if (err == 0)
 		return;
 	/* Every request gets a reply: a reply that cannot be encoded becomes a status, and is the last one. */
 	header.status = kr_status_from_errno(err);
 	header.flags &= (uint16_t)~KR_FRAME_MORE;
-	if (kr_conn_enqueue(conn, header, NULL, NULL, 0) < 0)
+	if (kr_conn_enqueue(conn, header, NULL, NULL, NULL, 0) < 0)
 		kr_conn_end(conn, -ENOMEM, kr_fail_reason());
 }
 
@@ -492,7 +509,7 @@ int kr_conn_oneway(struct kr_conn *conn, uint16_t type, const void *msg, const s
 {
 	struct kr_frame_header header = {.type = type, .flags = KR_FRAME_ONEWAY};
 
-	return kr_conn_enqueue(conn, header, msg, slices, count);
+	return kr_conn_enqueue(conn, header, msg, NULL, slices, count);
 }
 
 void kr_conn_take_reply(struct kr_conn *conn, const struct kr_frame *frame)

@@ -84,6 +84,10 @@ uint64_t kr_conn_request(struct kr_conn *conn, uint16_t type, const void *msg, c
  * only after 0. */
 int kr_conn_request_as(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type, const void *msg,
 	const struct kr_slice *slices, size_t count, kr_reply_fn callback, void *context);
+/* The same for a message whose fields are ENCODED already (kr_msg_encode). */
+int kr_conn_request_encoded(struct kr_conn *conn, uint64_t id, uint16_t flags, uint16_t type,
+	const struct kr_writer *encoded, const struct kr_slice *slices, size_t count, kr_reply_fn callback,
+	void *context);
 /* Drops the callback of an unanswered request. */
 void kr_conn_forget(struct kr_conn *conn, uint64_t id);
 /* The flags of the reply whose callback is running. */

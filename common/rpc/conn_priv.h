@@ -113,8 +113,9 @@ void kr_conn_write_more(struct kr_conn *conn);
 void kr_conn_drop_queue(struct kr_conn *conn);
 /* Writes what the kernel takes at once of the frames of this turn, because the connection ends. */
 void kr_conn_uncork(struct kr_conn *conn);
-int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
-	size_t count);
+/* Queues a frame with the fields of MSG, or ENCODED (NULL: MSG is to be encoded). */
+int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg,
+	const struct kr_writer *encoded, const struct kr_slice *slices, size_t count);
 /* conn_send.c: seals and queues the frames that kr_conn_hold held back. */
 void kr_conn_send_held(struct kr_conn *conn);
 /* conn_read.c: starts to read; delivers complete frames until paused or closing. */

@@ -244,13 +244,16 @@ static int check_slices(
 }
 
 /* Header and fields of the frame; HEADER has all but the lengths. */
-static int encode_head(struct kr_frame_header *header, const void *msg, size_t data_length, struct kr_writer *w)
+static int encode_head(struct kr_frame_header *header, const void *msg, const struct kr_writer *encoded,
+	size_t data_length, struct kr_writer *w)
 {
 	uint8_t blank[KR_FRAME_HEADER] = {0};
 	int err = 0;
 
 	kr_put_bytes(w, blank, sizeof(blank));
-	if (header->status == 0)
+	if (encoded)
+		kr_put_bytes(w, encoded->bytes, encoded->length);
+	else if (header->status == 0)
 		err = kr_msg_encode(header->type, header->flags & KR_FRAME_REPLY, msg, w);
 	else if (kr_status_to_errno(header->status) == -EPROTONOSUPPORT)
 		kr_put_u32(w, KR_PROTO_VERSION);
@@ -398,8 +401,8 @@ static bool chooses_carrier(const struct kr_conn *conn, const struct kr_slice *s
 	return *ret_hidden;
 }
 
-int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg, const struct kr_slice *slices,
-	size_t count)
+int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const void *msg,
+	const struct kr_writer *encoded, const struct kr_slice *slices, size_t count)
 {
 	struct outgoing *out;
 	size_t data_length = 0;
@@ -416,7 +419,7 @@ int kr_conn_enqueue(struct kr_conn *conn, struct kr_frame_header header, const v
 	out->carried = chooses_carrier(conn, slices, count, data_length, &out->hidden);
 	if (out->carried)
 		header.flags |= KR_FRAME_CARRIED;
-	err = encode_head(&header, msg, data_length, &out->head);
+	err = encode_head(&header, msg, encoded, data_length, &out->head);
 	if (err) {
 		free_outgoing(out);
 		return err;

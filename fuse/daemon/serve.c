@@ -274,30 +274,22 @@ static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns
 }
 
 /* What the server's loss of power may undo. */
-static void note_change(struct kr_mount *mount, uint16_t type, const void *fields, size_t length,
+static void note_change(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked,
 	const union kr_any_msg *reply, uint64_t heard_ns)
 {
-	struct kr_arena arena = {0};
-	union kr_any_msg *asked;
-
 	if (type != KR_MSG_CREATE && type != KR_MSG_MAKE && type != KR_MSG_REMOVE && type != KR_MSG_LINK &&
 		type != KR_MSG_RENAME && type != KR_MSG_SETATTR)
 		return;
-	asked = kr_xcalloc(1, sizeof(*asked));
-	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
-		kr_dir_fsync_answered(mount->dir_syncs, type, asked, reply, heard_ns);
-		kr_uncommitted_names_answered(mount->uncommitted_names, type, asked, reply, heard_ns);
-	}
-	kr_arena_fini(&arena);
-	free(asked);
+	kr_dir_fsync_answered(mount->dir_syncs, type, asked, reply, heard_ns);
+	kr_uncommitted_names_answered(mount->uncommitted_names, type, asked, reply, heard_ns);
 }
 
-static void on_answer(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
-	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
+static void on_answer(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked, int err, const void *reply,
+	uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
-	kr_attr_cache_learn(mount, type, fields, length, err, reply, flags, asked_ns, heard_ns);
+	kr_attr_cache_learn(mount, type, asked, err, reply, flags, asked_ns, heard_ns);
 	if (err == 0)
-		note_change(mount, type, fields, length, reply, heard_ns);
+		note_change(mount, type, asked, reply, heard_ns);
 }
 
 static const struct kr_rpc_hooks rpc_hooks = {

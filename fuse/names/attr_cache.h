@@ -17,6 +17,7 @@
 #include "fuse/base/mount.h"
 
 struct kr_attr_cache;
+union kr_any_msg;
 
 struct kr_attr_cache *kr_attr_cache_new(void);
 void kr_attr_cache_free(struct kr_attr_cache *cache);
@@ -26,15 +27,15 @@ void kr_attr_cache_start(struct kr_mount *mount);
 void kr_attr_cache_set_life(struct kr_mount *mount, uint32_t life_ms);
 /* The connection has ended, and with it its INVALIDATEs: forgets all.  Loop thread. */
 void kr_attr_cache_clear(struct kr_mount *mount);
-/* The server has answered a request of TYPE, encoded in FIELDS and submitted at ASKED_NS, with ERR and REPLY in a frame
- * with FLAGS, which was heard at HEARD_NS. Loop thread. */
-void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+/* The server has answered the request ASKED, of TYPE and submitted at ASKED_NS, with ERR and REPLY in a frame with FLAGS,
+ * which was heard at HEARD_NS.  Loop thread. */
+void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 
-/* A request of TYPE, encoded in FIELDS, is about to be sent: what it changes is unknown here until
- * kr_attr_cache_change_end, which takes over what is returned.  That follows when the request has been answered (and
- * learnt from), or never will be.  NULL: it changes nothing.  Loop thread. */
-void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const void *fields, size_t length);
+/* The request ASKED, of TYPE, is about to be sent: what it changes is unknown here until kr_attr_cache_change_end, which
+ * takes over what is returned.  That follows when the request has been answered (and learnt from), or never will be.
+ * NULL: it changes nothing.  Loop thread. */
+void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked);
 void kr_attr_cache_change_end(struct kr_mount *mount, void *change);
 
 /* The server has opened the file for us, with the attributes NOW: programs see a new time of access at once. */

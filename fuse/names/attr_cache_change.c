@@ -153,29 +153,22 @@ static void drop_in_kernel(struct kr_mount *mount, const struct change *change)
 		kr_kernel_attrs_invalidate(mount, change->victims[i], NULL);
 }
 
-void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const void *fields, size_t length)
+void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked)
 {
 	struct kr_attr_cache *cache = mount->attr_cache;
 	struct change *change;
-	union kr_any_msg *asked;
-	struct kr_arena arena = {0};
 
 	if (!cache || !may_change(type))
 		return NULL;
 	change = kr_xcalloc(1, sizeof(*change));
-	asked = kr_xcalloc(1, sizeof(*asked));
-	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
-		pthread_mutex_lock(&cache->lock);
-		add_places(cache, change, type, asked);
-		if (change->count)
-			kr_list_append(&cache->changes, &change->link);
-		pthread_mutex_unlock(&cache->lock);
-		drop_in_kernel(mount, change);
-		if (type == KR_MSG_RENAME)
-			move_in_kernel(mount, &asked->rename_request);
-	}
-	kr_arena_fini(&arena);
-	free(asked);
+	pthread_mutex_lock(&cache->lock);
+	add_places(cache, change, type, asked);
+	if (change->count)
+		kr_list_append(&cache->changes, &change->link);
+	pthread_mutex_unlock(&cache->lock);
+	drop_in_kernel(mount, change);
+	if (type == KR_MSG_RENAME)
+		move_in_kernel(mount, &asked->rename_request);
 	if (change->count)
 		return change;
 	free(change);

@@ -453,21 +453,14 @@ void kr_attr_cache_opened(struct kr_mount *mount, const struct kr_fid *fid, cons
 	kr_kernel_attrs_drop_held(mount, fid);
 }
 
-void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
-	struct answer answer = {
+	const struct answer answer = {
 		.cache = mount->attr_cache, .asked_ns = asked_ns, .heard_ns = heard_ns, .err = err, .flags = flags};
-	union kr_any_msg *asked;
-	struct kr_arena arena = {0};
 
 	if (!(flags & (KR_FRAME_CACHEABLE | KR_FRAME_CACHEABLE_ATTR)) && !changes_names(type))
 		return;
-	asked = kr_xcalloc(1, sizeof(*asked));
-	if (kr_msg_decode(type, false, fields, length, asked, &arena) == 0) {
-		forget_own(&answer, type, asked);
-		learn(&answer, type, asked, reply);
-	}
-	kr_arena_fini(&arena);
-	free(asked);
+	forget_own(&answer, type, asked);
+	learn(&answer, type, asked, reply);
 }

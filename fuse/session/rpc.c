@@ -24,6 +24,8 @@ struct kr_call *kr_call_new(uint16_t type, const void *msg, const struct kr_slic
 	call->type = type;
 	kr_writer_init(&call->fields);
 	err = kr_msg_encode(type, false, msg, &call->fields);
+	if (!err)
+		err = kr_msg_decode(type, false, call->fields.bytes, call->fields.length, &call->asked, &call->arena);
 	if (err < 0)
 		goto fail;
 	if (count) {
@@ -49,6 +51,7 @@ void kr_call_free(struct kr_call *call)
 {
 	if (!call)
 		return;
+	kr_arena_fini(&call->arena);
 	kr_writer_fini(&call->fields);
 	for (size_t i = 0; i < call->count; i++)
 		kr_buf_put(call->slices[i].buf);
@@ -81,20 +84,11 @@ static bool is_watched(uint16_t type)
 static bool tell(const struct kr_call *call, bool answered, uint64_t now_ns)
 {
 	const struct kr_rpc_watch *watch = &call->rpc->watch;
-	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
-	struct kr_arena arena = {0};
-	bool said = false;
+	const struct kr_fid *fid = call->type == KR_MSG_LEASE ? &call->asked.lease_request.file :
+		call->type == KR_MSG_FLUSH                    ? &call->asked.flush_request.file :
+								&call->asked.fsync_request.file;
 
-	if (kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena) == 0) {
-		const struct kr_fid *fid = call->type == KR_MSG_LEASE ? &msg->lease_request.file :
-			call->type == KR_MSG_FLUSH                    ? &msg->flush_request.file :
-									&msg->fsync_request.file;
-
-		said = watch->fn(watch->context, call->type, fid, now_ns - call->sent_ns, answered);
-	}
-	kr_arena_fini(&arena);
-	free(msg);
-	return said;
+	return watch->fn(watch->context, call->type, fid, now_ns - call->sent_ns, answered);
 }
 
 void kr_rpc_watch_tick(struct kr_rpc *rpc, uint64_t now_ns)
@@ -161,15 +155,9 @@ static void give_up(struct kr_call *call, int err)
 static void undo_open(struct kr_rpc *rpc, const struct kr_call *call, const void *reply)
 {
 	struct kr_close_request close = {.count = 1};
-	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
-	struct kr_arena arena = {0};
 
-	if (call->type == KR_MSG_CREATE)
-		close.file = ((const struct kr_create_reply *)reply)->file;
-	else if (kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena) == 0)
-		close.file = msg->open_request.file;
-	kr_arena_fini(&arena);
-	free(msg);
+	close.file = call->type == KR_MSG_CREATE ? ((const struct kr_create_reply *)reply)->file :
+						   call->asked.open_request.file;
 	kr_rpc_call(rpc, KR_MSG_CLOSE, &close, NULL, 0, KR_RPC_HARD | KR_RPC_OF_SESSION, NULL, NULL);
 }
 
@@ -187,8 +175,8 @@ static void on_reply(void *context, int err, const void *reply, struct kr_buf *d
 	}
 	call->rpc->heard_ns = kr_clock_ns();
 	if (call->rpc->hooks)
-		call->rpc->hooks->answered(call->rpc->mount, call->type, call->fields.bytes, call->fields.length, err,
-			reply, kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
+		call->rpc->hooks->answered(call->rpc->mount, call->type, &call->asked, err, reply,
+			kr_conn_reply_flags(call->rpc->conn), call->submitted_ns, call->rpc->heard_ns);
 	if (call->given_up && err == 0 && opens(call))
 		undo_open(call->rpc, call, reply);
 	end_call(call, err, reply, data);
@@ -208,23 +196,15 @@ static void send_cancel(struct kr_rpc *rpc, const struct kr_call *call)
 
 static void transmit(struct kr_rpc *rpc, struct kr_call *call)
 {
-	union kr_any_msg *msg = kr_xcalloc(1, sizeof(*msg));
-	struct kr_arena arena = {0};
-	int err = kr_msg_decode(call->type, false, call->fields.bytes, call->fields.length, msg, &arena);
-
-	assert(err == 0); /* this rpc encoded it */
 	call->on_wire = true;
 	call->sent_ns = kr_clock_ns();
-	err = kr_conn_request_as(rpc->conn, call->id, call->sent ? KR_FRAME_RESEND : 0, call->type, msg, call->slices,
-		call->count, on_reply, call);
-	if (err < 0)
+	if (kr_conn_request_encoded(rpc->conn, call->id, call->sent ? KR_FRAME_RESEND : 0, call->type, &call->fields,
+		    call->slices, call->count, on_reply, call) < 0)
 		call->on_wire = false; /* the connection is closing: the call goes out on the next */
 	else
 		call->sent = true;
 	if (call->on_wire && call->withdrawn)
 		send_cancel(rpc, call);
-	kr_arena_fini(&arena);
-	free(msg);
 }
 
 static bool may_go(const struct kr_rpc *rpc)
@@ -311,7 +291,7 @@ uint64_t kr_rpc_submit(struct kr_rpc *rpc, struct kr_call *call, unsigned flags,
 	kr_rpc_start_tick(rpc);
 	kr_table_insert(&rpc->by_id, &call->by_id, kr_hash_u64(call->id));
 	if (rpc->hooks)
-		call->change = rpc->hooks->begun(rpc->mount, call->type, call->fields.bytes, call->fields.length);
+		call->change = rpc->hooks->begun(rpc->mount, call->type, &call->asked);
 	if (may_go(rpc))
 		send_now_or_later(rpc, call);
 	return call->id;

@@ -89,11 +89,11 @@ struct kr_rpc_events {
 };
 /* A higher room's hooks into every request of this node.  Loop thread. */
 struct kr_rpc_hooks {
-	/* A request of TYPE, encoded in FIELDS, is about to be sent.  Returns the context for `ended`, or NULL. */
-	void *(*begun)(struct kr_mount *mount, uint16_t type, const void *fields, size_t length);
-	/* The server has answered with ERR and REPLY in a frame with FLAGS.  The request was submitted at ASKED_NS; the
-	 * reply came at HEARD_NS. */
-	void (*answered)(struct kr_mount *mount, uint16_t type, const void *fields, size_t length, int err,
+	/* The request ASKED, of TYPE, is about to be sent.  Returns the context for `ended`, or NULL. */
+	void *(*begun)(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked);
+	/* The server has answered ASKED with ERR and REPLY in a frame with FLAGS.  The request was submitted at
+	 * ASKED_NS; the reply came at HEARD_NS. */
+	void (*answered)(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked, int err,
 		const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 	/* The request has its reply, or will never have one.  Takes the context that `begun` returned; not called for
 	 * NULL. */

@@ -24,6 +24,8 @@ struct kr_call {
 	uint64_t id;
 	unsigned flags;
 	struct kr_writer fields; /* the encoded request */
+	union kr_any_msg asked;  /* the same, decoded; borrows from FIELDS */
+	struct kr_arena arena;   /* of ASKED */
 	struct kr_slice *slices;
 	size_t count;
 	kr_rpc_fn callback; /* NULL: none, or the program gave the call up */

@@ -1,10 +1,8 @@
 #include "server/session/callbacks.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/log.h"
 #include "server/base/server.h"
@@ -69,20 +67,9 @@ static void on_answer(void *context, int err, const void *reply, struct kr_buf *
 
 static void send_callback(struct callback *callback)
 {
-	union kr_any_msg msg;
-	struct kr_arena arena = {0};
-	int err;
-
-	memset(&msg, 0, sizeof(msg));
-	err = kr_msg_decode(callback->type, false, callback->fields.bytes, callback->fields.length, &msg, &arena);
-	assert(err == 0 || err == -ENOMEM);
-	if (err == 0)
-		kr_conn_request_as(callback->session->conn, callback->id, callback->tried ? KR_FRAME_RESEND : 0,
-			callback->type, &msg, NULL, 0, on_answer, callback);
+	kr_conn_request_encoded(callback->session->conn, callback->id, callback->tried ? KR_FRAME_RESEND : 0,
+		callback->type, &callback->fields, NULL, 0, on_answer, callback);
 	callback->tried = callback->sent = true;
-	kr_arena_fini(&arena);
-	if (err)
-		kr_conn_close(callback->session->conn, false); /* out of memory: the next connection gets it */
 }
 
 /* A node that still recovers does not know what its journal holds: the server asks for sizes afterwards. */
@@ -147,10 +134,8 @@ uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const 
 	kr_table_insert(&session->callbacks.by_id, &callback->by_id, kr_hash_u64(callback->id));
 	kr_link_init(&callback->of_asker);
 	session->callbacks.older |= callback->since_ns < session->expiry.begun_ns;
-	if (can_send(callback)) {
-		kr_conn_request_as(session->conn, callback->id, 0, type, msg, NULL, 0, on_answer, callback);
-		callback->tried = callback->sent = true;
-	}
+	if (can_send(callback))
+		send_callback(callback);
 	return callback->id;
 }
 

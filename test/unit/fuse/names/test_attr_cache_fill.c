@@ -43,12 +43,7 @@ static int tear_down(void **state)
 
 static void answer(uint16_t type, const void *request, int err, const void *reply, uint16_t flags)
 {
-	struct kr_writer w;
-
-	kr_writer_init(&w);
-	assert_int_equal(kr_msg_encode(type, false, request, &w), 0);
-	kr_attr_cache_learn(&mount, type, w.bytes, w.length, err, reply, flags, kr_clock_ns(), HEARD_NS);
-	kr_writer_fini(&w);
+	kr_attr_cache_learn(&mount, type, request, err, reply, flags, kr_clock_ns(), HEARD_NS);
 }
 
 static void look_up(const struct kr_cred *cred, const char *name, const struct kr_fid *fid, const struct kr_attr *attr)
@@ -213,7 +208,7 @@ static void a_directory_of_our_own_making_is_known_as_a_whole(void **state)
 static void list_all(const char *const *names, size_t count, uint64_t asked_ns, uint16_t flags)
 {
 	struct kr_readdir_request request = {.cred = user, .file = dir};
-	struct kr_writer entries, w;
+	struct kr_writer entries;
 
 	kr_writer_init(&entries);
 	for (size_t i = 0; i < count; i++) {
@@ -223,12 +218,9 @@ static void list_all(const char *const *names, size_t count, uint64_t asked_ns, 
 		kr_put_u8(&entries, (uint8_t)strlen(names[i]));
 		kr_put_bytes(&entries, names[i], strlen(names[i]));
 	}
-	kr_writer_init(&w);
-	assert_int_equal(kr_msg_encode(KR_MSG_READDIR, false, &request, &w), 0);
-	kr_attr_cache_learn(&mount, KR_MSG_READDIR, w.bytes, w.length, 0,
+	kr_attr_cache_learn(&mount, KR_MSG_READDIR, (const void *)&request, 0,
 		&(struct kr_readdir_reply){.end = 1, .entries = {entries.bytes, (uint32_t)entries.length}}, flags,
 		asked_ns, HEARD_NS);
-	kr_writer_fini(&w);
 	kr_writer_fini(&entries);
 }
 
@@ -476,14 +468,7 @@ static void many_answers_at_once_are_as_many_answers(void **state)
 
 static void *begin(uint16_t type, const void *request)
 {
-	struct kr_writer w;
-	void *change;
-
-	kr_writer_init(&w);
-	assert_int_equal(kr_msg_encode(type, false, request, &w), 0);
-	change = kr_attr_cache_change_begin(&mount, type, w.bytes, w.length);
-	kr_writer_fini(&w);
-	return change;
+	return kr_attr_cache_change_begin(&mount, type, request);
 }
 
 static void look_up_all(void)
@@ -573,7 +558,6 @@ static void who_may_open_is_known_from_an_open_until_the_file_changes(void **sta
 {
 	enum { EXECUTE = 8, NOATIME = 16 };
 	void *change;
-	struct kr_writer w;
 
 	(void)state;
 	open_file(&user, NOATIME, 0);
@@ -586,12 +570,9 @@ static void who_may_open_is_known_from_an_open_until_the_file_changes(void **sta
 	open_file(&user, EXECUTE, KR_FRAME_CACHEABLE);
 	assert_true(kr_attr_cache_may_open(&mount, &user, &file, true));
 
-	kr_writer_init(&w);
-	assert_int_equal(kr_msg_encode(KR_MSG_SETATTR, false, &(struct kr_setattr_request){.file = file}, &w), 0);
-	change = kr_attr_cache_change_begin(&mount, KR_MSG_SETATTR, w.bytes, w.length);
+	change = begin(KR_MSG_SETATTR, &(struct kr_setattr_request){.file = file});
 	assert_false(kr_attr_cache_may_open(&mount, &user, &file, false));
 	kr_attr_cache_change_end(&mount, change);
-	kr_writer_fini(&w);
 	kr_attr_cache_clear(&mount);
 	assert_false(kr_attr_cache_may_open(&mount, &user, &file, false));
 }

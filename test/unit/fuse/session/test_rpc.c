@@ -96,18 +96,18 @@ static struct {
 	uint16_t type;
 } seen;
 
-static void *on_begun(struct kr_mount *unused, uint16_t type, const void *fields, size_t length)
+static void *on_begun(struct kr_mount *unused, uint16_t type, const union kr_any_msg *asked)
 {
-	(void)unused, (void)fields, (void)length;
+	(void)unused, (void)asked;
 	seen.begun++;
 	seen.type = type;
 	return &seen;
 }
 
-static void on_answered(struct kr_mount *unused, uint16_t type, const void *fields, size_t length, int err,
+static void on_answered(struct kr_mount *unused, uint16_t type, const union kr_any_msg *asked, int err,
 	const void *message, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns)
 {
-	(void)unused, (void)type, (void)fields, (void)length, (void)message, (void)flags;
+	(void)unused, (void)type, (void)asked, (void)message, (void)flags;
 	assert_true(asked_ns <= heard_ns);
 	assert_int_equal(seen.ended, seen.answered + 1); /* it has not ended yet; another was canceled */
 	seen.answered++;
