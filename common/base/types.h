@@ -91,6 +91,8 @@ enum kr_fsync_flag {
 
 /* Lease kinds, a bit set: READ allows to cache and serve the data, WRITE to journal writes. */
 enum kr_lease_kind { KR_LEASE_READ = 1, KR_LEASE_WRITE = 2, KR_LEASE_ALL = 3 };
+/* REPARENT's `complaint` of the upstream. */
+enum kr_complaint { KR_COMPLAINT_FAILED, KR_COMPLAINT_SILENT, KR_COMPLAINT_SLOW };
 enum { KR_RECLAIM_UNCOVERED = 4 };                            /* added to the kinds of RECLAIM */
 enum { KR_RECALL_GONE = 4, KR_RECALL_DISCARD = 8 };           /* added to the kinds of RECALL */
 enum { KR_HELLO_REPLAY = 1, KR_HELLO_POWER_LOST = 2 };        /* flags of HELLO */

@@ -9,21 +9,7 @@
 #include "common/base/types.h"
 #include "common/rpc/wire.h"
 
-enum { KR_PROTO_VERSION = 5, KR_FRAME_HEADER = 28 };
-/* Bit of `may` of HELLO's reply: the server takes BACKLOG. */
-#define KR_FEATURE_BACKLOG UINT64_C(8)
-/* ... and the server knows BEHIND of FSYNC and SETATTR. */
-#define KR_FEATURE_BEHIND UINT64_C(16)
-/* ... and the server takes LIMITS. */
-#define KR_FEATURE_LIMITS UINT64_C(32)
-/* Bit of `may` of HELLO: RECALL may tell the node that a file is gone. */
-#define KR_FEATURE_GONE UINT64_C(64)
-/* Bit of `may` of HELLO's reply: the server knows the flag CACHED of OPEN. */
-#define KR_FEATURE_CACHED UINT64_C(128)
-/* Bit of both: a node may keep a file open at the server that no program there has open. */
-#define KR_FEATURE_KEPT_OPENS UINT64_C(256)
-/* Bit of both: SLOW and LAST. */
-#define KR_FEATURE_SLOW UINT64_C(512)
+enum { KR_PROTO_VERSION = 6, KR_FRAME_HEADER = 28 };
 #define KR_FRAME_MAGIC UINT32_C(0x4b52414e)
 enum kr_frame_flag {
 	KR_FRAME_REPLY = 1,

@@ -92,7 +92,7 @@ struct kr_mount {
 	/* The offset from kr_clock_ns to the server's CLOCK_REALTIME (from HELLO and PING); the node's own
 	 * CLOCK_REALTIME may be set at any time. */
 	_Atomic int64_t server_clock_offset_ns;
-	/* The longest file that the export can hold (LIMITS); 0: not known. */
+	/* The longest file that the export can hold (HELLO); 0: not known. */
 	_Atomic uint64_t file_max;
 	/* No more new work: the mount drains or ends. */
 	_Atomic bool stopping;

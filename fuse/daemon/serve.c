@@ -261,11 +261,9 @@ static void on_welcome(struct kr_mount *mount)
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 
 	kr_hops_identify(mount->hops, facts->node, facts->id, facts->ring_key, (enum kr_security)facts->security,
-		facts->lease_ms, facts->slow);
+		facts->lease_ms);
 	if (kr_lent())
 		kr_lent_set_lease(facts->lease_ms);
-	kr_attr_cache_set_life(mount, facts->long_notes ? KR_ATTR_CACHE_MS : KR_ATTR_CACHE_SHORT_MS);
-	kr_kernel_attrs_allow_acls(mount, facts->long_notes);
 }
 
 static size_t on_boot(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns)

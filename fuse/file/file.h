@@ -74,8 +74,8 @@ struct kr_file_opens {
 	uint32_t closing;    /* of the CLOSE on its way */
 	uint32_t opening;    /* OPENs on their way */
 	uint32_t handles;    /* open here */
-	bool may_keep;       /* the last one may be kept: the server tells when the file's last name goes ... */
-	bool nameless;       /* ... which has happened */
+	bool may_keep;       /* the last one may be kept: the server of this session counts it */
+	bool nameless;       /* the server has told that the file's last name is gone */
 	struct kr_list list; /* struct kr_handle */
 };
 

@@ -212,7 +212,7 @@ uint8_t kr_file_session_lost(struct kr_file *file)
 	file->lease.reclaiming |= kr_lease_state_lost(&file->holder);
 	pthread_mutex_unlock(&file->lock);
 	file->lease.could_flush = false;
-	file->open.may_keep = false; /* by another server, perhaps, which does not know of it */
+	file->open.may_keep = false; /* the file may have lost its last name, and no server has told it */
 	return file->lease.reclaiming;
 }
 

@@ -35,13 +35,6 @@ void kr_attr_cache_clear(struct kr_mount *mount)
 	kr_kernel_attrs_invalidate(mount, KR_ATTR_CACHE_ALL, NULL);
 }
 
-void kr_attr_cache_set_life(struct kr_mount *mount, uint32_t life_ms)
-{
-	KR_SCOPED_LOCK(&mount->attr_cache->lock);
-
-	mount->attr_cache->store.life_ns = life_ms * KR_NS_PER_MS;
-}
-
 void kr_attr_cache_start(struct kr_mount *mount)
 {
 	kr_rpc_on(mount->rpc, KR_MSG_INVALIDATE, on_invalidate);

@@ -13,7 +13,7 @@ void kr_attr_cache_store_init(struct kr_attr_cache_store *store)
 	kr_table_init(&store->by_key);
 	kr_table_init(&store->by_slot);
 	kr_list_init(&store->by_age);
-	store->life_ns = KR_ATTR_CACHE_SHORT_MS * KR_NS_PER_MS;
+	store->life_ns = KR_ATTR_CACHE_MS * KR_NS_PER_MS;
 	store->bytes = 0;
 }
 

@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "common/rpc/lookups.h"
-#include "common/rpc/attr_cache.h"
 #include "common/base/util.h"
 #include "common/rpc/wire.h"
 
-enum { NEAR = 8, SLACK = 16, SCAN_MAX = 2048, NOWHERE = -1 };
+enum { NEAR = 8, SLACK = 16, SCAN_MAX = 2048, NOWHERE = -1, OLD_MS = 10000 };
 enum order { AS_LISTED, BY_INODE, BY_NAME, ORDERS };
 enum state { ASIDE, ASKED, BROUGHT, REFUSED };
 
@@ -242,7 +241,7 @@ static void set_aside(struct kr_dir_listing *listing)
  * of the latter are no matter (files whose slots are one). */
 static void brought_in_vain(struct kr_dir_listing *listing, struct entry *entry, uint64_t now_ms)
 {
-	if (now_ms - listing->brought_ms >= KR_ATTR_CACHE_SHORT_MS) {
+	if (now_ms - listing->brought_ms >= OLD_MS) {
 		set_aside(listing);
 		return;
 	}

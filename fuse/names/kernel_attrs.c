@@ -26,7 +26,7 @@
 enum { AT_ONCE = 32, AGAIN_NS = 200 * 1000, SLEPT_MS = 10 };
 
 struct kr_kernel_attrs {
-	_Atomic bool allowed, acls_allowed;
+	_Atomic bool allowed;
 	_Atomic uint64_t given, taken, again;
 	_Atomic bool acls; /* granted since the last sweep */
 	struct kr_task acls_task;
@@ -93,15 +93,10 @@ bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct
 	return enter(mount, number, fid, KR_KERNEL_ATTRS_GRANT_MS);
 }
 
-void kr_kernel_attrs_allow_acls(struct kr_mount *mount, bool allowed)
-{
-	atomic_store(&mount->kernel_attrs->acls_allowed, allowed);
-}
-
 /* The grant outlives the sweep, also a late one. */
 bool kr_kernel_attrs_enter_acl(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid)
 {
-	if (!atomic_load(&mount->kernel_attrs->acls_allowed) || !enter(mount, number, fid, 3 * KR_KERNEL_ACLS_MS))
+	if (!enter(mount, number, fid, 3 * KR_KERNEL_ACLS_MS))
 		return false;
 	if (!atomic_exchange(&mount->kernel_attrs->acls, true))
 		kr_loop_post(mount->kr_loop, &mount->kernel_attrs->acls_task);

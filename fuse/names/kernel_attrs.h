@@ -75,10 +75,6 @@ void kr_kernel_attrs_stop(struct kr_mount *mount);
 /* The kernel speaks FUSE 7.MINOR. Before the first request is answered. */
 void kr_kernel_attrs_allow(struct kr_mount *mount, unsigned minor);
 
-/* Whether the server remembers for long enough what this node may note, so that the kernel may keep ACLs.  Any thread.
- */
-void kr_kernel_attrs_allow_acls(struct kr_mount *mount, bool allowed);
-
 /* Step 1: a grant for the inode NUMBER, which is FID, is entered. False: there are none.  Any thread. */
 bool kr_kernel_attrs_enter(struct kr_mount *mount, uint64_t number, const struct kr_fid *fid);
 

@@ -13,7 +13,6 @@
 #include "fuse/names/attr_cache.h"
 #include "fuse/base/waiter.h"
 #include "fuse/session/rpc.h"
-#include "fuse/session/session.h"
 #include "fuse/names/walk_detector.h"
 
 enum { PAGE_BYTES = 65536 };
@@ -146,8 +145,6 @@ void kr_lookup_prefetch_listed(struct kr_mount *mount, const struct kr_cred *cre
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct listed *listed;
 
-	if (!kr_session_facts(mount->session)->lookups)
-		return;
 	listed = find(prefetch, fid, cred);
 	if (!listed && cookie != 0)
 		return;
@@ -363,7 +360,7 @@ void kr_lookup_prefetch_asked(struct kr_mount *mount, const struct kr_cred *cred
 	struct kr_lookup_prefetch *prefetch = mount->lookup_prefetch;
 	struct walk *walk;
 
-	if (!kr_session_facts(mount->session)->lookups || prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
+	if (prefetch->walking == KR_LOOKUP_PREFETCH_WALKS_MAX)
 		return;
 	if (!kr_walk_detector_asked(&prefetch->walks, kr_fid_hash(parent) ^ kr_hash_u64(cred->uid)))
 		return;

@@ -22,7 +22,6 @@
 #include "fuse/base/shim.h"
 #include "fuse/readcache/cache.h"
 #include "fuse/readcache/stage.h"
-#include "fuse/session/session.h"
 
 /* `flags` of OPEN and CREATE (msgs.def). */
 enum {
@@ -216,7 +215,7 @@ static void on_opened(struct kr_op *op, int err, const void *message, struct kr_
 		return;
 	}
 	file->open.count++;
-	file->open.may_keep = kr_session_facts(op->mount->session)->kept_opens;
+	file->open.may_keep = true;
 	if (open->fi.flags & O_TRUNC)
 		kr_inode_truncated(file->mount->inodes, &file->fid);
 	open->readable = learn(open, file, reply->granted, &reply->attr);
@@ -299,7 +298,7 @@ static void step_open(struct kr_op *op)
 	open->stamp = kr_clock_ns();
 	if (open->fi.flags & O_NOATIME || options->noatime || options->read_only)
 		msg.flags |= OPEN_NOATIME;
-	if (kr_session_facts(op->mount->session)->cached && has_bytes(file))
+	if (has_bytes(file))
 		msg.flags |= OPEN_CACHED;
 	kr_op_send(op, KR_MSG_OPEN, &msg, 0, on_opened);
 }
@@ -375,7 +374,7 @@ static void on_created(struct kr_op *op, int err, const void *message, struct kr
 	}
 	file = open->file_op.file = kr_file_get_or_new(op->mount, &reply->file);
 	file->open.count++;
-	file->open.may_keep = kr_session_facts(op->mount->session)->kept_opens;
+	file->open.may_keep = true;
 	file->open.opening++;
 	open->attr = reply->attr;
 	if (reply->created)

@@ -166,7 +166,7 @@ int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_
 }
 
 void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32],
-	enum kr_security security, uint32_t lease_ms, bool slow)
+	enum kr_security security, uint32_t lease_ms)
 {
 	if (hops->identified && memcmp(hops->self.ring_key, ring_key, KR_RING_KEY) != 0) {
 		kr_downstream_close_all(hops);
@@ -175,7 +175,6 @@ void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, con
 	hops->self = (struct kr_pair_caller){.node = node, .session = session, .least = security};
 	memcpy(hops->self.ring_key, ring_key, KR_RING_KEY);
 	hops->patience_ms = KR_MIN(KR_HOP_SILENT_NODE_S * 1000u, lease_ms / 4);
-	hops->slow = slow;
 	hops->identified = true;
 }
 

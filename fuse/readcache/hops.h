@@ -33,10 +33,10 @@ void kr_hops_free(struct kr_hops *hops);
  * it listens there already.  To be called before each HELLO, which carries *RET_PORT.  -EADDRINUSE: none is free. */
 int kr_hops_listen(struct kr_hops *hops, const char *host, const struct kr_port_range *ports, uint16_t *ret_port);
 /* From HELLO's reply: our node, session and ring key (common/auth/pair.h), the least security of ring connections, and
- * the lease time: a RECALL waits for reads that wait for an upstream. SLOW: the server takes SLOW.
+ * the lease time: a RECALL waits for reads that wait for an upstream.
  * Another ring key than before ends all connections between nodes: what they were opened with has been taken back. */
 void kr_hops_identify(struct kr_hops *hops, uint32_t node, uint64_t session, const uint8_t ring_key[32],
-	enum kr_security security, uint32_t lease_ms, bool slow);
+	enum kr_security security, uint32_t lease_ms);
 
 /* Frames of TYPE on incoming, authenticated connections go to FRAME; CLOSED (may be NULL) hears of the end of every
  * such connection. For STREAM, EXTENT and STREAM_END. */

@@ -47,7 +47,6 @@ struct kr_hops {
 	struct kr_verbs *verbs; /* NULL: built without */
 	struct kr_pair_caller self;
 	bool identified;
-	bool slow; /* the server takes SLOW */
 	/* Blocks of all files that have come in this tick, in the last one, and in the best one.  Once a stage has
 	 * looked at another upstream, the best one counts for as much as can be got. */
 	uint32_t came, rate, best;

@@ -1,9 +1,9 @@
 /* A stage whose upstream may be slow asks the member before that one beside it (ring/hedge.h).
  *
- *   no trial --KR_HEDGE_ASK--> SLOW with last 0 --reply--> HAVE to the member named, unless the upstream is silent
+ *   no trial --KR_HEDGE_ASK--> REPARENT (silent) --reply--> HAVE to the member named, unless the upstream is silent
  *   HAVE --it has all that the upstream owes--> trial: what is wanted next is asked of it (`beside`)
  *   trial --KR_HEDGE_KEEP--> no trial
- *   trial --KR_HEDGE_BLAME--> SLOW with last 1 --reply--> another upstream
+ *   trial --KR_HEDGE_BLAME--> REPARENT (slow) --reply--> another upstream
  *
  * A new upstream, for whatever reason, ends the trial and makes the answers to its questions void.  Loop thread.
  */
@@ -148,7 +148,7 @@ static void on_beside(void *context, int err, const void *reply, struct kr_buf *
 	(void)data;
 	if (stage->choice == question->choice) {
 		if (err == 0)
-			hop = kr_upstream_get(stage->mount->hops, &((const struct kr_slow_reply *)reply)->upstream);
+			hop = kr_upstream_get(stage->mount->hops, &((const struct kr_reparent_reply *)reply)->upstream);
 		if (hop && hop != stage->upstream && hop != stage->beside)
 			look_at(stage, hop);
 		else
@@ -165,7 +165,8 @@ static void on_other(void *context, int err, const void *reply, struct kr_buf *d
 
 	(void)data;
 	if (stage->choice == question->choice) {
-		const struct kr_hop_address *to = err == 0 ? &((const struct kr_slow_reply *)reply)->upstream : NULL;
+		const struct kr_hop_address *to =
+			err == 0 ? &((const struct kr_reparent_reply *)reply)->upstream : NULL;
 
 		if (to && to->node != stage->upstream->to.node) {
 			kr_puller_take_back(&stage->puller, stage->upstream->id);
@@ -179,10 +180,11 @@ static void on_other(void *context, int err, const void *reply, struct kr_buf *d
 
 static void ask(struct kr_stage *stage, const struct kr_upstream *slow, bool last)
 {
-	struct kr_slow_request request = {.file = stage->fid, .node = slow->to.node, .last = last};
+	struct kr_reparent_request request = {
+		.file = stage->fid, .node = slow->to.node, .complaint = last ? KR_COMPLAINT_SLOW : KR_COMPLAINT_SILENT};
 
-	kr_rpc_call(stage->mount->rpc, KR_MSG_SLOW, &request, NULL, 0, KR_RPC_READ_ONLY, last ? on_other : on_beside,
-		ask_about(stage, NULL));
+	kr_rpc_call(stage->mount->rpc, KR_MSG_REPARENT, &request, NULL, 0, KR_RPC_READ_ONLY,
+		last ? on_other : on_beside, ask_about(stage, NULL));
 }
 
 static void take(struct kr_stage *stage, enum kr_hedge_step step)
@@ -225,7 +227,7 @@ void kr_stage_hedge_tick(struct kr_stage *stage)
 		take_back_from_former(stage);
 	upstream = stage->upstream;
 	beside = stage->beside;
-	if (!upstream || upstream->to.node == 0 || !hops->slow || !kr_rpc_connected(stage->mount->rpc))
+	if (!upstream || upstream->to.node == 0 || !kr_rpc_connected(stage->mount->rpc))
 		return;
 	owed_beside = beside ? kr_puller_owed(&stage->puller, beside->id) : 0;
 	take(stage,

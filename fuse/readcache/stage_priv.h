@@ -80,7 +80,7 @@ struct kr_stage {
 	struct kr_link upstream_link;
 	struct kr_hedge hedge;
 	struct kr_upstream *beside; /* reference; is asked instead, for a trial; NULL: no trial */
-	uint64_t choice;            /* answers to SLOW for an earlier one are ignored */
+	uint64_t choice;            /* answers to REPARENT for an earlier one are ignored */
 	struct kr_list parked;      /* waiters, while loading or patching */
 	struct kr_list patches;     /* of own flushed bytes, for after that; in the order of their versions */
 	struct kr_link starved;     /* waits for the mount's budget */

@@ -114,7 +114,8 @@ static void ask_upstream(struct kr_stage *stage)
 	stage->asking = true;
 	/* When it is the server that has failed, joining anew gives its present address and token. */
 	if (stage->joined && stage->failed_once && stage->failed_node != 0) {
-		struct kr_reparent_request request = {.file = stage->fid, .node = stage->failed_node};
+		struct kr_reparent_request request = {
+			.file = stage->fid, .node = stage->failed_node, .complaint = KR_COMPLAINT_FAILED};
 
 		kr_rpc_call(rpc, KR_MSG_REPARENT, &request, NULL, 0, KR_RPC_READ_ONLY, on_answer, question);
 	} else {
@@ -143,44 +144,24 @@ static void on_upstream(struct kr_mount *mount, const struct kr_down *down, cons
 {
 	const struct kr_upstream_request *request = msg;
 	struct kr_stage *stage = kr_stage_find(mount->hops, &request->file);
-
-	(void)data;
-	if (stage && stage->live && stage->joined) {
-		struct kr_upstream *hop = kr_upstream_get(mount->hops, &request->upstream);
-
-		if (hop == stage->upstream)
-			kr_upstream_put(hop);
-		else if (hop)
-			set_upstream(stage, hop);
-		kr_stage_advance(stage);
-	}
-	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_upstream_reply){});
-}
-
-/* LAST from the server. */
-static void on_last(struct kr_mount *mount, const struct kr_down *down, const void *msg, struct kr_buf *data)
-{
-	const struct kr_last_request *request = msg;
-	struct kr_stage *stage = kr_stage_find(mount->hops, &request->file);
 	struct kr_upstream *hop;
 
 	(void)data;
 	if (stage && stage->live && stage->joined) {
 		KR_LIST_FOR_EACH(hop, &mount->hops->outgoing, link) {
-			if (hop->to.node == request->node)
+			if (request->last && hop->to.node == request->last)
 				kr_puller_take_back(&stage->puller, hop->id);
 		}
 		kr_stage_take_upstream(stage, &request->upstream);
-		if (request->node == mount->hops->self.node)
+		if (request->last == mount->hops->self.node)
 			kr_downstream_cancel(mount->hops, &request->file);
 	}
-	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_last_reply){});
+	kr_rpc_answer(mount->rpc, down, 0, &(struct kr_upstream_reply){});
 }
 
 int kr_stages_init(struct kr_mount *mount)
 {
 	kr_rpc_on(mount->rpc, KR_MSG_UPSTREAM, on_upstream);
-	kr_rpc_on(mount->rpc, KR_MSG_LAST, on_last);
 	return 0;
 }
 

@@ -106,7 +106,7 @@ static void send_backlog(struct kr_session *session)
 {
 	struct kr_backlog_request backlog = {0}, *last = &session->backlog;
 
-	if (!session->facts.backlog || !session->hooks || !session->hooks->backlog)
+	if (!session->hooks || !session->hooks->backlog)
 		return;
 	session->hooks->backlog(session->mount, &backlog);
 	if (session->told && backlog.unflushed == last->unflushed && backlog.refused == last->refused)

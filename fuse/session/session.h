@@ -92,14 +92,6 @@ struct kr_session_facts {
 	struct kr_fid root;
 	struct kr_attr root_attr; /* as of the first HELLO */
 	bool late;                /* other nodes may have got the leases of the former session */
-	bool lookups;             /* the server answers LOOKUPS ... */
-	bool backlog;             /* ... and takes BACKLOG ... */
-	bool behind;              /* ... and requests BEHIND a FLUSH ... */
-	bool limits;              /* ... and LIMITS ... */
-	bool cached;              /* ... and the flag CACHED of OPEN ... */
-	bool kept_opens;          /* ... and tells which kept opens are of no use ... */
-	bool slow;                /* ... and takes SLOW ... */
-	bool long_notes;          /* ... and has KR_FEATURE_LONG_NOTES */
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);

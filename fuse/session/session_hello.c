@@ -98,42 +98,15 @@ static void take_facts(struct kr_session *session, const struct kr_hello_reply *
 	facts->node = reply->node;
 	facts->instance = reply->instance;
 	facts->late = reply->late || session->mount->power_lost;
-	facts->lookups = reply->may & KR_FEATURE_LOOKUPS;
-	facts->backlog = reply->may & KR_FEATURE_BACKLOG;
-	facts->behind = reply->may & KR_FEATURE_BEHIND;
-	facts->limits = reply->may & KR_FEATURE_LIMITS;
-	facts->cached = reply->may & KR_FEATURE_CACHED;
-	facts->kept_opens = reply->may & KR_FEATURE_KEPT_OPENS;
-	facts->slow = reply->may & KR_FEATURE_SLOW;
-	facts->long_notes = reply->may & KR_FEATURE_LONG_NOTES;
 	session->told = false;
 	facts->lease_ms = reply->lease_ms;
 	facts->grace_ms = reply->grace_ms;
+	atomic_store(&session->mount->file_max, KR_MIN(reply->file_max, (uint64_t)INT64_MAX));
 	memcpy(facts->boot_id, reply->boot_id, sizeof(facts->boot_id));
 	memcpy(facts->ring_key, reply->ring_key, sizeof(facts->ring_key));
 	facts->security = KR_SECURITY_AUTH;
 	if (session->login)
 		facts->security = (int)kr_login_unmask(session->login, facts->ring_key);
-}
-
-static void on_limits(void *context, int err, const void *message, struct kr_buf *data)
-{
-	struct kr_pending *pending = context;
-	const struct kr_limits_reply *limits = message;
-	struct kr_session *session = pending->session;
-
-	(void)data;
-	if (kr_pending_end(pending) && err == 0)
-		atomic_store(&session->mount->file_max, KR_MIN(limits->file_max, (uint64_t)INT64_MAX));
-}
-
-/* The reply comes before the session goes on, because replies keep the order of requests. */
-static void ask_limits(struct kr_session *session)
-{
-	struct kr_limits_request request = {};
-
-	if (session->facts.limits)
-		kr_session_direct(session, KR_MSG_LIMITS, &request, on_limits, NULL);
 }
 
 /* 0, or why this answer cannot be used. */
@@ -244,7 +217,6 @@ static void on_hello_reply(void *context, int err, const void *message, struct k
 	take_facts(session, reply);
 	kr_session_set_clock(session, reply->now, sent_ns);
 	kr_rpc_set_session(session->mount->rpc, reply->session);
-	ask_limits(session);
 	if (session->hooks && session->hooks->welcomed)
 		session->hooks->welcomed(session->mount);
 	session->state = KR_SESSION_READY;
@@ -282,9 +254,7 @@ static void send_hello(struct kr_session *session)
 		.session = session->facts.id,
 		.subdir = mount->options->subdir,
 		.flags = (mount->options->replay ? KR_HELLO_REPLAY : 0) | (mount->power_lost ? KR_HELLO_POWER_LOST : 0),
-		.ring = mount->options->ring ? mount->options->ring : "",
-		.may = KR_FEATURE_ATTR_CACHE | KR_FEATURE_OWN_NAMES | KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS |
-			KR_FEATURE_SLOW};
+		.ring = mount->options->ring ? mount->options->ring : ""};
 
 	memcpy(hello.node_id, kr_local_node_id(mount->local), sizeof(hello.node_id));
 	hello.ring_address = session->own_host;

@@ -266,7 +266,7 @@ uint64_t kr_flush_under_way(const struct kr_file *file, uint64_t seq)
 {
 	const struct kr_flush_send *send = file->flush->send;
 
-	if (!send || !send->call || send->seq < seq || !kr_session_facts(file->mount->session)->behind)
+	if (!send || !send->call || send->seq < seq)
 		return 0;
 	return send->number;
 }

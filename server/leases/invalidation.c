@@ -30,7 +30,7 @@ struct sent_invalidation {
 /* Whether the node may cache attributes; a node that still reclaims looks nothing up. */
 static bool caches_attrs(const struct kr_session *session)
 {
-	return session->features.attr_cache && !session->recovery.reclaiming && !session->dead;
+	return !session->recovery.reclaiming && !session->dead;
 }
 
 static uint64_t now_ms(void)
@@ -265,8 +265,8 @@ static uint16_t end_with_reply(struct kr_request *request, int err, const void *
 	struct kr_server *server = request->server;
 	const struct kr_session *session = request->session;
 	const struct kr_handler *handler = &server->handlers[request->type];
-	bool knows = session->features.own_names && handler->flags & KR_HANDLER_CHANGES_NAMES &&
-		!request->effect.folds && session->connections == request->connection;
+	bool knows = handler->flags & KR_HANDLER_CHANGES_NAMES && !request->effect.folds &&
+		session->connections == request->connection;
 	uint16_t flags = 0;
 
 	for (uint32_t i = 0; i < request->invalidation.count; i++) {

@@ -106,7 +106,7 @@ static uint8_t extra_flags(const struct kr_sfile *file, const struct kr_attachme
 {
 	bool nameless = file->gone || file->orphan || file->vanished;
 
-	if (!nameless || attachment->opens || !attachment->session->features.gone)
+	if (!nameless || attachment->opens)
 		return 0;
 	return file->gone ? KR_RECALL_GONE | KR_RECALL_DISCARD : KR_RECALL_GONE;
 }
@@ -327,7 +327,7 @@ void kr_leases_gone(struct kr_sfile *file)
 	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
 		if (attachment->opens == 0)
 			kr_lease_table_take_back(&file->leases, attachment->session->node, kinds);
-		else if (attachment->session->features.kept_opens)
+		else
 			kr_callback_send(attachment->session, KR_MSG_RECALL, &open, NULL, NULL);
 	}
 	file->vanished = false; /* a local program may only have moved it, where files have no handles */

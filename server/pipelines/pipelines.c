@@ -1,4 +1,4 @@
-/* Read pipelines: JOIN, REPARENT and SLOW of nodes, UPSTREAM and LAST to nodes whose place in the pipeline has changed.
+/* Read pipelines: JOIN and REPARENT of nodes, UPSTREAM to nodes whose place in the pipeline has changed.
  *
  * A file has one pipeline for each ring of which a node reads it; ring/pipeline.h decides which node pulls from which.
  * Each holds a reference to the file.  Loop thread.
@@ -19,7 +19,6 @@ struct kr_reader_pipeline {
 	struct kr_sfile *file;  /* reference */
 	char *ring;
 	struct kr_pipeline members;
-	bool ordered; /* a node that does not know LAST has joined: no member moves */
 };
 
 /* The ring address of NODE's upstream; the server's when no node can connect to the upstream. */
@@ -30,38 +29,24 @@ static void make_hop(
 		kr_hop_address_of(data, session, 0, host, ret);
 }
 
+/* Members of PIPELINE get other upstreams. */
+struct move {
+	struct kr_reader_pipeline *pipeline;
+	uint32_t last; /* the member that has moved to the end; 0: none */
+};
+
 static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 {
-	struct kr_reader_pipeline *pipeline = context;
-	struct kr_sfile *file = pipeline->file;
+	const struct move *move = context;
+	struct kr_sfile *file = move->pipeline->file;
 	struct kr_session *session = kr_session_find_node(file->server, node);
-	struct kr_upstream_request msg = {.file = file->fid};
+	struct kr_upstream_request msg = {.file = file->fid, .last = move->last};
 	char host[64];
 
 	if (!session)
 		return; /* about to leave too */
 	make_hop(kr_data_of(file), session, upstream, host, &msg.upstream);
 	kr_callback_send(session, KR_MSG_UPSTREAM, &msg, NULL, NULL);
-}
-
-/* SLOW has become one of the last members of PIPELINE. */
-struct last {
-	struct kr_reader_pipeline *pipeline;
-	uint32_t slow;
-};
-
-static void tell_last(void *context, uint32_t node, uint32_t upstream)
-{
-	const struct last *last = context;
-	struct kr_sfile *file = last->pipeline->file;
-	struct kr_session *session = kr_session_find_node(file->server, node);
-	struct kr_last_request msg = {.file = file->fid, .node = last->slow};
-	char host[64];
-
-	if (!session)
-		return; /* about to leave too */
-	make_hop(kr_data_of(file), session, upstream, host, &msg.upstream);
-	kr_callback_send(session, KR_MSG_LAST, &msg, NULL, NULL);
 }
 
 static struct kr_reader_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
@@ -102,9 +87,11 @@ static void free_pipeline(struct kr_reader_pipeline *pipeline)
 
 static void leave(struct kr_reader_pipeline *pipeline, uint32_t node)
 {
+	struct move move = {.pipeline = pipeline};
+
 	if (!pipeline)
 		return;
-	kr_pipeline_leave(&pipeline->members, node, tell_upstream, pipeline);
+	kr_pipeline_leave(&pipeline->members, node, tell_upstream, &move);
 	if (kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
 }
@@ -113,6 +100,7 @@ static void handle_join(struct kr_request *request)
 {
 	struct kr_session *session = request->session;
 	struct kr_reader_pipeline *pipeline;
+	struct move move = {0};
 	struct kr_join_reply reply;
 	struct kr_sfile *file;
 	uint32_t upstream = 0;
@@ -132,14 +120,32 @@ static void handle_join(struct kr_request *request)
 	}
 	kr_sfile_ref(file);
 	pipeline = get_pipeline(file, session->ring.name);
-	pipeline->ordered = pipeline->ordered || !session->features.slow;
-	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, pipeline, &upstream);
+	move.pipeline = pipeline;
+	err = kr_pipeline_join(&pipeline->members, session->node, session->name, tell_upstream, &move, &upstream);
 	if (err && kr_pipeline_empty(&pipeline->members))
 		free_pipeline(pipeline);
 	if (err == 0)
 		make_hop(request->server->data, session, upstream, host, &reply.upstream);
 	kr_request_reply(request, err, err ? NULL : &reply, NULL, 0);
 	kr_sfile_put(file);
+}
+
+/* COMPLAINT of NODE about its upstream OTHER. */
+static void answer_complaint(
+	struct kr_reader_pipeline *pipeline, uint8_t complaint, uint32_t node, uint32_t other, uint32_t *ret_upstream)
+{
+	struct kr_pipeline *members = &pipeline->members;
+	struct move move = {pipeline, other};
+
+	if (complaint == KR_COMPLAINT_FAILED) {
+		kr_pipeline_reparent(members, node, other, ret_upstream);
+		return;
+	}
+	*ret_upstream = kr_pipeline_upstream(members, node);
+	if (complaint == KR_COMPLAINT_SLOW)
+		kr_pipeline_put_last(members, node, other, tell_upstream, &move, ret_upstream);
+	else
+		kr_pipeline_beside(members, node, other, ret_upstream);
 }
 
 static void handle_reparent(struct kr_request *request)
@@ -155,41 +161,7 @@ static void handle_reparent(struct kr_request *request)
 	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_READ))
 		return;
 	if (pipeline && !kr_trust_is_user(session))
-		kr_pipeline_reparent(&pipeline->members, session->node, msg->node, &upstream);
-	make_hop(request->server->data, session, upstream, host, &reply.upstream);
-	kr_request_reply(request, 0, &reply, NULL, 0);
-}
-
-static void put_last(struct kr_reader_pipeline *pipeline, uint32_t node, uint32_t slow, uint32_t *ret_upstream)
-{
-	struct kr_pipeline *members = &pipeline->members;
-	struct last last = {pipeline, slow};
-
-	if (!pipeline->ordered)
-		kr_pipeline_put_last(members, node, slow, tell_last, &last, ret_upstream);
-	else
-		kr_pipeline_reparent(members, node, slow, ret_upstream);
-}
-
-static void handle_slow(struct kr_request *request)
-{
-	struct kr_session *session = request->session;
-	const struct kr_slow_request *msg = &request->msg.slow_request;
-	struct kr_sfile *file = kr_sfile_find(request->server, &msg->file);
-	struct kr_reader_pipeline *pipeline = file ? find_pipeline(file, session->ring.name) : NULL;
-	struct kr_slow_reply reply;
-	uint32_t upstream = 0; /* also for a node that is no member: it can always pull from the server */
-	char host[64];
-
-	if (!kr_open_rights_allow(request, &msg->file, KR_OPEN_RIGHT_READ))
-		return;
-	if (pipeline && !kr_trust_is_user(session)) {
-		upstream = kr_pipeline_upstream(&pipeline->members, session->node);
-		if (msg->last)
-			put_last(pipeline, session->node, msg->node, &upstream);
-		else
-			kr_pipeline_beside(&pipeline->members, session->node, msg->node, &upstream);
-	}
+		answer_complaint(pipeline, msg->complaint, session->node, msg->node, &upstream);
 	make_hop(request->server->data, session, upstream, host, &reply.upstream);
 	kr_request_reply(request, 0, &reply, NULL, 0);
 }
@@ -230,5 +202,4 @@ void kr_pipelines_register(struct kr_data *data)
 	data->server->files->hooks.read_lost = read_lost;
 	kr_server_on(data->server, KR_MSG_JOIN, handle_join, KR_HANDLER_IN_GRACE);
 	kr_server_on(data->server, KR_MSG_REPARENT, handle_reparent, KR_HANDLER_IN_GRACE);
-	kr_server_on(data->server, KR_MSG_SLOW, handle_slow, KR_HANDLER_IN_GRACE);
 }

@@ -4,7 +4,7 @@
 
 struct kr_data;
 
-/* Registers JOIN, REPARENT and SLOW, and the hooks of the flush room. */
+/* Registers JOIN and REPARENT, and the hooks of the flush room. */
 void kr_pipelines_register(struct kr_data *data);
 
 #endif

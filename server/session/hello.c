@@ -96,10 +96,9 @@ static void welcome(struct hello *hello, struct kr_session *session, bool resume
 {
 	struct kr_server *server = session->server;
 	struct kr_conn *conn = kr_pending_conn_take(hello->pending_conn);
+	struct kr_export_info info;
 	struct kr_hello_reply reply = {
 		.proto = KR_PROTO_VERSION,
-		.may = KR_FEATURE_LOOKUPS | KR_FEATURE_BACKLOG | KR_FEATURE_BEHIND | KR_FEATURE_LIMITS |
-			KR_FEATURE_CACHED | KR_FEATURE_KEPT_OPENS | KR_FEATURE_SLOW | KR_FEATURE_LONG_NOTES,
 		.session = session->id,
 		.resumed = resumed,
 		.node = session->node,
@@ -116,6 +115,8 @@ static void welcome(struct hello *hello, struct kr_session *session, bool resume
 		free_hello(hello);
 		return;
 	}
+	kr_export_info(server->export, &info);
+	reply.file_max = info.file_max;
 	reply.late = session->recovery.lapse.kind != KR_LAPSE_NONE;
 	session->root = hello->root;
 	memcpy(reply.boot_id, server->boot_id, 16);
@@ -125,11 +126,6 @@ static void welcome(struct hello *hello, struct kr_session *session, bool resume
 	now(&reply.now);
 	note_ring(session, &hello->request, conn);
 	kr_key_put(session->trust.key);
-	session->features.attr_cache = hello->request.may & KR_FEATURE_ATTR_CACHE;
-	session->features.own_names = hello->request.may & KR_FEATURE_OWN_NAMES;
-	session->features.gone = hello->request.may & KR_FEATURE_GONE;
-	session->features.kept_opens = hello->request.may & KR_FEATURE_KEPT_OPENS;
-	session->features.slow = hello->request.may & KR_FEATURE_SLOW;
 	session->trust.key = hello->key; /* perhaps another key of the same owner */
 	hello->key = NULL;
 	kr_log_info("node %s (%s) %s", session->name, kr_conn_peer(conn),
@@ -422,15 +418,6 @@ static void handle_backlog(struct kr_request *request)
 	kr_request_reply_job(request);
 }
 
-static void handle_limits(struct kr_request *request)
-{
-	struct kr_export_info info;
-
-	kr_export_info(request->server->export, &info);
-	request->reply.limits_reply.file_max = info.file_max;
-	kr_request_reply_job(request);
-}
-
 /* The node is no member any more, so others get what it held.  (If its record cannot be removed, it goes all the same.)
  */
 static void left(void *context, int err)
@@ -494,7 +481,6 @@ void kr_hello_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_PING, handle_ping, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_BACKLOG, handle_backlog, KR_HANDLER_IN_GRACE);
-	kr_server_on(server, KR_MSG_LIMITS, handle_limits, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_GOODBYE, handle_goodbye, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_CANCEL, handle_cancel, KR_HANDLER_IN_GRACE);
 	kr_server_on(server, KR_MSG_RECLAIM_DONE, handle_reclaim_done, KR_HANDLER_IN_GRACE);

@@ -310,7 +310,7 @@ static struct kr_request *request_new(struct kr_session *session, const struct k
 /* Requests outside the node's queue: their ids are beyond those that wait there. */
 static bool is_outside(uint16_t type)
 {
-	return type == KR_MSG_HELLO || type == KR_MSG_PING || type == KR_MSG_BACKLOG || type == KR_MSG_LIMITS;
+	return type == KR_MSG_HELLO || type == KR_MSG_PING || type == KR_MSG_BACKLOG;
 }
 
 /* Whether an earlier session of the node may have had this request executed already. */

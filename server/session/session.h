@@ -119,11 +119,6 @@ struct kr_session_recovery {
 	uint64_t conflict_turn; /* of the latest CONFLICT (names/conflict_request.c) */
 };
 
-/* Features of the node's HELLO: KR_FEATURE_ATTR_CACHE, _OWN_NAMES, _GONE, _KEPT_OPENS, _SLOW. */
-struct kr_session_features {
-	bool attr_cache, own_names, gone, kept_opens, slow;
-};
-
 /* The node's opens, leases and locks (leases/). */
 struct kr_session_leases {
 	struct kr_list attachments; /* kr_attachment.of_session: files open or leased */
@@ -169,7 +164,6 @@ struct kr_session {
 	struct kr_session_flow flow;
 	struct kr_session_callbacks callbacks;
 	struct kr_session_recovery recovery;
-	struct kr_session_features features;
 	struct kr_session_leases leases;
 	struct kr_session_staging staging;
 	struct kr_session_backlog backlog;

@@ -180,7 +180,7 @@ static void refusals_tell_the_user_what_to_do(void **state)
 		const char *says;
 	} cases[] = {
 		{-EKEYREJECTED, "does not accept node key db316863"}, {-EOPNOTSUPP, "start kairand with --key"},
-		{-ECONNRESET, "Connection reset"}, {-EPROTONOSUPPORT, "it speaks protocol 6, and kairan"},
+		{-ECONNRESET, "Connection reset"}, {-EPROTONOSUPPORT, "it speaks protocol 7, and kairan"},
 		{-EPROTO, "of one release"},
 		{-EKEYEXPIRED, "expired"}, /* before any proof: not believed, only repeated */
 	};

@@ -31,7 +31,7 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 	close(fd);
 	assert_int_equal(kr_hops_new(&node->mount, &node->mount.hops), 0);
 	assert_int_equal(kr_hops_listen(node->mount.hops, "127.0.0.1", &(struct kr_port_range){0}, &node->port), 0);
-	kr_hops_identify(node->mount.hops, number, number, node->ring_key, KR_SECURITY_INTEGRITY, 60000, true);
+	kr_hops_identify(node->mount.hops, number, number, node->ring_key, KR_SECURITY_INTEGRITY, 60000);
 	assert_int_equal(kr_stages_init(&node->mount), 0);
 	node->stage =
 		kr_stage_new(&node->mount, (struct kr_file *)(void *)node, &(struct kr_fid){.length = 1}, &stage_hooks);

@@ -49,7 +49,7 @@ struct call {
 	struct node *node;
 	uint16_t type;
 	uint32_t failed;
-	bool last; /* of SLOW */
+	uint8_t complaint; /* of REPARENT */
 	kr_rpc_fn callback;
 	void *context;
 };
@@ -62,7 +62,7 @@ static struct world {
 	struct kr_pipeline pipeline;
 	struct node nodes[NODES + 1];
 	struct kr_list calls, tasks, conns;
-	kr_down_fn on_upstream, on_last;
+	kr_down_fn on_upstream;
 	uint64_t size, version;
 	uint64_t bad_block; /* the server can't read it; UINT64_MAX: none */
 	uint64_t corrupt;   /* so many blocks are sent damaged */
@@ -104,22 +104,17 @@ uint64_t kr_rpc_call(struct kr_rpc *rpc, uint16_t type, const void *msg, const s
 
 	(void)slices, (void)count, (void)flags;
 	*call = (struct call){.node = node_of(rpc), .type = type, .callback = callback, .context = context};
-	if (type == KR_MSG_REPARENT)
+	if (type == KR_MSG_REPARENT) {
 		call->failed = ((const struct kr_reparent_request *)msg)->node;
-	if (type == KR_MSG_SLOW) {
-		call->failed = ((const struct kr_slow_request *)msg)->node;
-		call->last = ((const struct kr_slow_request *)msg)->last;
+		call->complaint = ((const struct kr_reparent_request *)msg)->complaint;
 	}
 	kr_list_append(&world->calls, &call->link);
 	return 1;
 }
 void kr_rpc_on(struct kr_rpc *rpc, uint16_t type, kr_down_fn handler)
 {
-	(void)rpc;
-	if (type == KR_MSG_LAST)
-		world->on_last = handler;
-	else
-		world->on_upstream = handler;
+	(void)rpc, (void)type;
+	world->on_upstream = handler;
 }
 void kr_rpc_answer(struct kr_rpc *rpc, const struct kr_down *down, int err, const void *msg)
 {
@@ -203,36 +198,32 @@ static inline struct kr_hop_address address_of(uint32_t caller, uint32_t number)
 	return to;
 }
 
+/* CONTEXT: the number of the node that is the last; NULL: none. */
 static inline void tell_upstream(void *context, uint32_t number, uint32_t upstream)
 {
-	struct kr_upstream_request request = {.upstream = address_of(number, upstream)};
+	struct kr_upstream_request request = {.file = {.length = 1},
+		.last = context ? *(uint32_t *)context : 0,
+		.upstream = address_of(number, upstream)};
 
-	(void)context;
 	if (world->nodes[number].up)
 		world->on_upstream(&world->nodes[number].mount, NULL, &request, NULL);
 }
 
-/* CONTEXT: the number of the node that is the last. */
-static inline void tell_last(void *context, uint32_t number, uint32_t upstream)
+static inline uint32_t answer_reparent(const struct call *call)
 {
-	struct kr_last_request request = {
-		.file = {.length = 1}, .node = *(uint32_t *)context, .upstream = address_of(number, upstream)};
+	uint32_t number = call->node->number, other = call->failed, upstream = 0;
 
-	if (world->nodes[number].up)
-		world->on_last(&world->nodes[number].mount, NULL, &request, NULL);
-}
-
-static inline uint32_t answer_slow(const struct call *call)
-{
-	uint32_t number = call->node->number, slow = call->failed, upstream;
-
+	if (call->complaint == KR_COMPLAINT_FAILED) {
+		kr_pipeline_reparent(&world->pipeline, number, other, &upstream);
+		return upstream;
+	}
 	upstream = kr_pipeline_upstream(&world->pipeline, number);
 	if (world->no_other)
 		return upstream;
-	if (call->last)
-		kr_pipeline_put_last(&world->pipeline, number, slow, tell_last, &slow, &upstream);
+	if (call->complaint == KR_COMPLAINT_SLOW)
+		kr_pipeline_put_last(&world->pipeline, number, other, tell_upstream, &other, &upstream);
 	else
-		kr_pipeline_beside(&world->pipeline, number, slow, &upstream);
+		kr_pipeline_beside(&world->pipeline, number, other, &upstream);
 	return upstream;
 }
 
@@ -249,10 +240,8 @@ static inline void answer_call(struct call *call)
 		assert_int_equal(kr_pipeline_join(&world->pipeline, call->node->number, call->node->name, tell_upstream,
 					 NULL, &upstream),
 			0);
-	else if (call->type == KR_MSG_SLOW)
-		upstream = answer_slow(call);
 	else
-		kr_pipeline_reparent(&world->pipeline, call->node->number, call->failed, &upstream);
+		upstream = answer_reparent(call);
 	reply.upstream = address_of(call->node->number, upstream);
 	call->callback(call->context, 0, &reply, NULL);
 }

@@ -156,12 +156,11 @@ static void a_new_ring_key_ends_what_was_opened_with_the_old_one(void **state)
 	say_hello(&visitor);
 	wait_for(&visitor.answered);
 	assert_int_equal(visitor.opened, 0);
-	kr_hops_identify(
-		world->nodes[1].mount.hops, 1, 1, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, 60000, true);
+	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, world->nodes[1].ring_key, KR_SECURITY_INTEGRITY, 60000);
 	visitor.answered = false;
 	ask(&visitor, 1, 0, 1);
 	wait_for(&visitor.answered); /* connected to the server anew, and nothing else */
-	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, fresh, KR_SECURITY_INTEGRITY, 60000, true);
+	kr_hops_identify(world->nodes[1].mount.hops, 1, 1, fresh, KR_SECURITY_INTEGRITY, 60000);
 	wait_for(&visitor.closed);
 	visit(&visitor);
 	open_as(&visitor, 1, 2, 2, own);

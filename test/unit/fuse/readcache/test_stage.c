@@ -56,8 +56,8 @@ static void find_slow(const struct node *node)
 {
 	uint32_t slow = kr_pipeline_upstream(&world->pipeline, node->number), upstream;
 
-	if (kr_pipeline_put_last(&world->pipeline, node->number, slow, tell_last, &slow, &upstream) == 0)
-		tell_last(&slow, node->number, upstream);
+	if (kr_pipeline_put_last(&world->pipeline, node->number, slow, tell_upstream, &slow, &upstream) == 0)
+		tell_upstream(&slow, node->number, upstream);
 }
 
 /* As if the links of NODE had become long, or one of the connections had broken. */
@@ -214,8 +214,8 @@ static void nodes_do_not_wait_in_a_circle_when_a_member_becomes_the_last(void **
 	(void)state;
 	start_node(1, LARGE);
 	start_node(2, LARGE);
-	/* Nobody tries another way, or gives up. */
-	first->mount.hops->slow = second->mount.hops->slow = false;
+	/* Nobody gives up, and nobody is named another way. */
+	world->no_other = true;
 	first->mount.hops->patience_ms = second->mount.hops->patience_ms = 2 * DEADLINE_S * 1000;
 	world->silent = true;
 	assert_int_equal(try_read(first, UINT64_C(40) * BLOCK, 100), 0);

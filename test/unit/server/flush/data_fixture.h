@@ -99,11 +99,7 @@ static inline void control_frame(struct kr_conn *conn, const struct kr_frame *fr
 	case KR_MSG_UPSTREAM:
 		node->upstreams++;
 		node->upstream = msg.upstream_request.upstream;
-		break;
-	case KR_MSG_LAST:
-		node->upstreams++;
-		node->upstream = msg.last_request.upstream;
-		node->slow = msg.last_request.node;
+		node->last = msg.upstream_request.last;
 		break;
 	default:
 		fail_msg("unexpected request %s", kr_msg_name(frame->header.type));
@@ -184,7 +180,6 @@ static inline void node_begin(struct node *node)
 {
 	struct kr_hello_request hello = {.proto_min = KR_PROTO_VERSION,
 		.proto_max = KR_PROTO_VERSION,
-		.may = node->may,
 		.node_name = node->name,
 		.ring_address = "127.0.0.1",
 		.ring_port = node->ring_port,
@@ -376,6 +371,7 @@ static inline void server_start(void)
 		.listen = {F.listen, 1}, .state = F.state_path, .lease = 600000, .export_path = F.export_path};
 	if (kr_server_init(&F.server, &F.loop, &F.options) < 0 || kr_server_listen(&F.server) < 0)
 		fail_msg("the server does not start: %s", kr_fail_reason());
+	kr_invalidation_allow(&F.server, false); /* nodes note nothing */
 }
 
 static inline void server_stop(void)

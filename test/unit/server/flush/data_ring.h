@@ -103,8 +103,7 @@ struct node {
 	int round_err;     /* what it answers to ROUND, when it does not take part; > 0: nothing yet ... */
 	uint64_t round_id; /* ... to this one */
 	unsigned aborts, upstreams, recalls;
-	uint32_t slow; /* named by LAST */
-	uint64_t may;  /* of HELLO */
+	uint32_t last; /* named by UPSTREAM */
 	struct kr_hop_address upstream;
 	char upstream_address[64];
 	struct kr_fid root;

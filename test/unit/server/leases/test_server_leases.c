@@ -340,7 +340,6 @@ static void bytes_that_the_node_has_cached_do_not_come_with_an_open(void **state
 
 	snprintf(path, sizeof(path), "%s/f", f->export_path);
 	assert_int_equal(truncate(path, 1000), 0);
-	assert_true(node->hello.may & KR_FEATURE_CACHED);
 	assert_int_equal(node_call(node, KR_MSG_OPEN, &open, &reply), 0);
 	assert_int_equal(reply->open_reply.granted, KR_LEASE_READ);
 	assert_int_equal(reply->open_reply.has_data, 1);

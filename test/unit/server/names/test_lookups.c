@@ -111,8 +111,6 @@ static int set_up(void **state)
 	int err = setup(state);
 	struct fixture *f = *state;
 
-	for (int i = 0; i < NODES; i++)
-		f->nodes[i]->may = KR_FEATURE_ATTR_CACHE;
 	kr_invalidation_allow(&f->server, true);
 	return err;
 }
@@ -279,21 +277,6 @@ static void a_file_that_is_changed_is_left_out(void **state)
 	assert_int_equal(node_result(changer, id, NULL), 0);
 }
 
-static void who_takes_no_notes_is_told_nothing(void **state)
-{
-	const char *names[] = {"a"};
-	struct fixture *f = *state;
-	struct said said;
-	struct node *node;
-
-	f->nodes[0]->may = 0;
-	node = joined(f, 0);
-	make_file(f, "a");
-	ask(node, &root, names, 1, &said);
-	assert_int_equal(said.err, 0);
-	assert_int_equal(said.count, 0);
-}
-
 static void names_are_looked_up_as_the_caller(void **state)
 {
 	const struct kr_cred user = {.uid = USER, .gid = USER};
@@ -353,7 +336,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_another_node_writes_is_left_out, set_up, teardown),
 		cmocka_unit_test_setup_teardown(nothing_is_said_while_the_directory_is_changed, set_up, teardown),
 		cmocka_unit_test_setup_teardown(a_file_that_is_changed_is_left_out, set_up, teardown),
-		cmocka_unit_test_setup_teardown(who_takes_no_notes_is_told_nothing, set_up, teardown),
 		cmocka_unit_test_setup_teardown(names_are_looked_up_as_the_caller, set_up, teardown),
 		cmocka_unit_test_setup_teardown(too_many_names_and_malformed_ones_are_refused, set_up, teardown),
 	};

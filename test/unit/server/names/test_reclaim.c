@@ -61,6 +61,7 @@ static void what_is_of_a_file_removed_meanwhile_is_dropped(void **state)
 	struct kr_reclaim_reply reply;
 
 	assert_int_equal(node_call(other, KR_MSG_REMOVE, &remove, NULL), 0);
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL); /* it has no name any more */
 	assert_int_equal(node_call(node, KR_MSG_CLOSE, &close, NULL), 0);
 	node_asked(node, KR_MSG_RECALL);
 	node_disconnect(node);

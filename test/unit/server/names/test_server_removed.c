@@ -125,20 +125,17 @@ enum { LARGE = KR_DELAYED_UNLINK_SIZE_MAX + 1 };
 static void who_has_read_a_file_hears_that_it_is_gone(void **state)
 {
 	struct fixture *f = *state;
-	struct node *node, *reader, *old = joined(f, 2);
+	struct node *node, *reader;
 	struct kr_fid fid;
 
 	stop_clock(); /* nobody looks at the files by the way */
-	f->nodes[0]->may = f->nodes[1]->may = KR_FEATURE_GONE;
 	node = joined(f, 0);
 	reader = joined(f, 1);
 	fid = put_read(f, reader, "f", LARGE);
 	assert_int_equal(node_result(node, send_lease(node, &fid, KR_LEASE_READ), NULL), 0);
-	assert_int_equal(node_result(old, send_lease(old, &fid, KR_LEASE_READ), NULL), 0);
 	remove_it(node, "f"); /* which waits for nobody */
 	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	expect_recall(node, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
-	expect_recall(old, &fid, KR_LEASE_READ);
 	start_clock();
 }
 
@@ -159,7 +156,6 @@ static void a_file_is_gone_with_its_last_name(void **state)
 	struct kr_fid fid;
 
 	stop_clock();
-	f->nodes[1]->may = KR_FEATURE_GONE;
 	reader = joined(f, 1);
 	fid = put_read(f, reader, "a", LARGE);
 	link_it(node, &fid, "b");
@@ -184,9 +180,7 @@ static void who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed(void **s
 	struct kr_fid fid;
 
 	stop_clock();
-	f->nodes[1]->may = KR_FEATURE_GONE;
 	reader = joined(f, 1);
-	f->nodes[2]->may = KR_FEATURE_GONE;
 	idle = joined(f, 2);
 	fid = put_read(f, reader, "f", LARGE);
 	assert_int_equal(node_result(idle, send_lease(idle, &fid, KR_LEASE_READ), NULL), 0);
@@ -194,8 +188,7 @@ static void who_has_a_file_open_hears_that_it_is_gone_when_it_is_closed(void **s
 		node_call(reader, KR_MSG_OPEN, &(struct kr_open_request){.file = fid, .flags = KR_OPEN_READ}, NULL), 0);
 	remove_it(node, "f");
 	expect_recall(idle, &fid, KR_LEASE_READ | KR_RECALL_GONE);
-	settle(reader);
-	assert_false(is_recalled(reader));
+	expect_recall(reader, &fid, KR_RECALL_GONE);
 	close_it(reader, &fid);
 	expect_recall(reader, &fid, KR_LEASE_READ | KR_RECALL_GONE | KR_RECALL_DISCARD);
 	assert_true(node_wait_for(&f->loop, no_orphans, f));
@@ -209,7 +202,6 @@ static void who_keeps_a_file_open_hears_that_its_last_name_has_gone(void **state
 	struct kr_fid fid;
 
 	stop_clock();
-	f->nodes[1]->may = KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS;
 	keeper = joined(f, 1);
 	fid = put_read(f, keeper, "f", LARGE);
 	assert_int_equal(
@@ -238,7 +230,6 @@ static void who_has_read_a_file_hears_that_it_was_removed_in_the_export(void **s
 	struct kr_fid fid;
 	char path[400];
 
-	f->nodes[0]->may = KR_FEATURE_GONE;
 	reader = joined(f, 0);
 	fid = put_read(f, reader, "f", LARGE);
 	snprintf(path, sizeof(path), "%s/f", f->export_path);
@@ -257,7 +248,6 @@ static void who_has_written_a_removed_file_discards_its_bytes_when_nobody_has_it
 	char path[400];
 
 	stop_clock();
-	f->nodes[0]->may = KR_FEATURE_GONE | KR_FEATURE_KEPT_OPENS;
 	node = joined(f, 0);
 	reader = joined(f, 1);
 	fid = create(node, "f", KR_LEASE_WRITE);
@@ -285,7 +275,6 @@ static void a_lease_that_a_removed_file_cannot_have_is_recalled(void **state)
 	struct kr_fid fid = create(node, "f", 0);
 	struct kr_sfile *file = kr_sfile_ref(kr_sfile_find(&f->server, &fid));
 
-	f->nodes[1]->may = KR_FEATURE_GONE;
 	late = joined(f, 1);
 	remove_it(node, "f");
 	close_it(node, &fid);

@@ -251,8 +251,8 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	assert_int_equal(n3->upstream.port, kr_listen_port(&F.server));
 }
 
-/* N nodes that have read the file, with MAY of HELLO; the file. */
-static struct kr_fid start_readers(size_t count, uint64_t may)
+/* COUNT nodes that have read the file; the file. */
+static struct kr_fid start_readers(size_t count)
 {
 	struct kr_fid fid;
 
@@ -260,7 +260,6 @@ static struct kr_fid start_readers(size_t count, uint64_t may)
 		char name[] = {'n', (char)('1' + i), '\0'};
 		struct node *node = node_new(name);
 
-		node->may = may;
 		node_begin(node);
 		wait_until(node->live);
 	}
@@ -270,43 +269,33 @@ static struct kr_fid start_readers(size_t count, uint64_t may)
 	return fid;
 }
 
-static uint32_t upstream_at_slow(struct node *node, const struct kr_fid *fid, const struct node *slow, bool last)
+static uint32_t upstream_after(
+	struct node *node, const struct kr_fid *fid, const struct node *other, enum kr_complaint complaint)
 {
-	struct kr_slow_request msg = {.file = *fid, .node = slow->number, .last = last};
+	struct kr_reparent_request msg = {.file = *fid, .node = other->number, .complaint = complaint};
 
-	assert_int_equal(node_call(node, KR_MSG_SLOW, &msg), 0);
-	return the_answer.reply.slow_reply.upstream.node;
+	assert_int_equal(node_call(node, KR_MSG_REPARENT, &msg), 0);
+	return the_answer.reply.reparent_reply.upstream.node;
 }
 
 static void a_slow_member_becomes_the_last(void **state)
 {
 	struct node *const n = F.nodes;
-	struct kr_fid fid = start_readers(4, KR_FEATURE_SLOW);
+	struct kr_fid fid = start_readers(4);
 
 	(void)state;
-	assert_int_equal(upstream_at_slow(&n[2], &fid, &n[1], false), n[0].number);
-	assert_int_equal(upstream_at_slow(&n[1], &fid, &n[0], false), 0);
-	assert_int_equal(
-		upstream_at_slow(&n[3], &fid, &n[1], true), n[2].number); /* not its upstream: nothing changes */
-	assert_int_equal(upstream_at_slow(&n[2], &fid, &n[1], true), n[0].number);
+	assert_int_equal(upstream_after(&n[2], &fid, &n[1], KR_COMPLAINT_SILENT), n[0].number);
+	assert_int_equal(upstream_after(&n[1], &fid, &n[0], KR_COMPLAINT_SILENT), 0);
+	assert_int_equal(upstream_after(&n[3], &fid, &n[1], KR_COMPLAINT_SLOW),
+		n[2].number); /* not its upstream: nothing changes */
+	assert_int_equal(upstream_after(&n[2], &fid, &n[1], KR_COMPLAINT_SLOW), n[0].number);
 	wait_until(n[1].upstreams == 1);
 	assert_int_equal(n[1].upstream.node, n[3].number);
-	assert_int_equal(n[1].slow, n[1].number);
+	assert_int_equal(n[1].last, n[1].number);
 	assert_int_equal(n[0].upstreams + n[2].upstreams + n[3].upstreams, 0);
 	/* And a slow one complains of no other. */
-	assert_int_equal(upstream_at_slow(&n[1], &fid, &n[3], true), n[3].number);
+	assert_int_equal(upstream_after(&n[1], &fid, &n[3], KR_COMPLAINT_SLOW), n[3].number);
 	assert_int_equal(n[3].upstreams, 0);
-}
-
-static void a_pipeline_with_an_old_node_keeps_its_order(void **state)
-{
-	struct node *const n = F.nodes;
-	struct kr_fid fid = start_readers(4, 0);
-
-	(void)state;
-	assert_int_equal(upstream_at_slow(&n[2], &fid, &n[1], true), n[0].number);
-	assert_int_equal(upstream_at_join(&n[3]), n[2].number);
-	assert_int_equal(n[0].upstreams + n[1].upstreams + n[3].upstreams, 0);
 }
 
 static void nodes_of_different_rings_pull_from_each_other_in_no_case(void **state)
@@ -348,7 +337,6 @@ int main(void)
 		TEST(reader_that_takes_nothing_holds_up_nobody),
 		TEST(many_connections_that_take_nothing_share_what_one_node_may_hold),
 		TEST(a_slow_member_becomes_the_last),
-		TEST(a_pipeline_with_an_old_node_keeps_its_order),
 		TEST(pipeline_names_upstreams_as_members_come_and_go),
 	};
 

@@ -154,9 +154,9 @@ static void what_others_built_on_before_it_was_answered_is_not_executed_again(vo
 	struct kr_getattr_request look = {0};
 	uint64_t id;
 
-	other->may = KR_FEATURE_ATTR_CACHE;
 	kr_invalidation_allow(&f->server, true);
 	node = joined(f, 0);
+	node->forgets = true;
 	joined(f, 1);
 	look.file = create(node, "a", 0);
 	move.parent = move.new_parent = remove_it.parent = node->hello.root;

@@ -40,9 +40,9 @@ struct node {
 	bool closed;
 	uint8_t node_id[16];
 	uint64_t next_id;
-	uint64_t may; /* for HELLO, as the next */
-	uint32_t flags;
+	uint32_t flags;    /* for HELLO */
 	bool keeps_stable; /* it leaves STABLE unanswered */
+	bool forgets;      /* it answers INVALIDATE at once */
 	struct kr_hello_reply hello;
 	struct node_answer answers[NODE_ANSWERS_MAX];
 	size_t answer_count;
@@ -74,7 +74,8 @@ static inline void node_on_frame(struct kr_conn *conn, const struct kr_frame *fr
 	assert_int_equal(
 		kr_msg_decode(asked->type, false, frame->fields, frame->header.fields_length, &asked->msg, &arena), 0);
 	kr_arena_fini(&arena);
-	if (asked->type == KR_MSG_STABLE && !node->keeps_stable) {
+	if ((asked->type == KR_MSG_STABLE && !node->keeps_stable) ||
+		(asked->type == KR_MSG_INVALIDATE && node->forgets)) {
 		asked->answered = true;
 		kr_conn_reply(conn, asked->type, asked->id, 0, 0, NULL, NULL, 0);
 	}
@@ -248,7 +249,6 @@ static inline uint64_t node_send_hello(struct node *node, bool resume)
 		.ring = "",
 		.incarnation = 1,
 		.session = resume ? node->hello.session : 0,
-		.may = node->may,
 		.flags = node->flags};
 
 	if (!node->conn)

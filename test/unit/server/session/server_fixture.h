@@ -36,10 +36,12 @@ struct fixture {
 
 /* --- fixture ---------------------------------------------------------------------------------- */
 
+/* Nodes note nothing unless a test allows it. */
 static inline void start_server(struct fixture *f)
 {
 	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
 	assert_int_equal(kr_server_listen(&f->server), 0);
+	kr_invalidation_allow(&f->server, false);
 	for (int i = 0; i < NODES; i++) {
 		if (f->nodes[i])
 			f->nodes[i]->port = kr_listen_port(&f->server);

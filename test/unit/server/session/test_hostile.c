@@ -118,7 +118,8 @@ static void try_all_on_secret(struct fixture *f)
 	REFUSED(node, JOIN, join, .file = secret, .version = 1);
 	REFUSED(node, STAGE, stage, .file = secret, .ms = 1);
 	REFUSED(node, REPARENT, reparent, .file = secret, .node = f->nodes[HONEST]->hello.node);
-	REFUSED(node, SLOW, slow, .file = secret, .node = f->nodes[HONEST]->hello.node, .last = 1);
+	REFUSED(node, REPARENT, reparent, .file = secret, .node = f->nodes[HONEST]->hello.node,
+		.complaint = KR_COMPLAINT_SLOW);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 1, .seq = UINT64_MAX);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 0, .seq = 1, .bytes = UINT64_MAX);
 	REFUSED(node, FLUSH, flush, .file = secret, .flags = 3, .seq = 1);

@@ -35,7 +35,7 @@ static void hello_of_another_protocol_is_refused(void **state)
 
 	node_connect(node);
 	assert_int_equal(node_call(node, KR_MSG_HELLO, &hello, NULL), -EPROTONOSUPPORT);
-	assert_non_null(strstr(kr_fail_reason(), "it speaks protocol 5"));
+	assert_non_null(strstr(kr_fail_reason(), "it speaks protocol 6"));
 	assert_true(node_wait_for(&f->loop, node_is_closed, node));
 }
 

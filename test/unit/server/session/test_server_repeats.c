@@ -298,7 +298,6 @@ static void a_cut_that_waits_for_notes_is_left_to_its_repetition(void **state)
 	const union kr_any_msg *reply;
 	uint64_t lease;
 
-	other->may = KR_FEATURE_ATTR_CACHE;
 	joined(f, 1);
 	assert_int_equal(node_call(node, KR_MSG_SETATTR, &grow, NULL), 0);
 	lease = send_lease(other, &getattr.file, KR_LEASE_READ);
@@ -328,7 +327,6 @@ static void a_repetition_is_answered_when_others_have_forgotten(void **state)
 	uint64_t id;
 
 	assert_int_equal(node_call(node, KR_MSG_LINK, &link_file, NULL), 0);
-	other->may = KR_FEATURE_ATTR_CACHE;
 	joined(f, 1);
 	kr_invalidation_allow(&f->server, true);
 	assert_int_equal(node_call(other, KR_MSG_GETATTR, &getattr, NULL), 0);

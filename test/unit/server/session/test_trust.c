@@ -594,7 +594,6 @@ static void assert_no_data(struct node *node, const struct kr_fid *fid, int err)
 		err);
 	assert_int_equal(node_call(node, KR_MSG_JOIN, &(struct kr_join_request){.file = *fid}, NULL), err);
 	assert_int_equal(node_call(node, KR_MSG_REPARENT, &(struct kr_reparent_request){.file = *fid}, NULL), err);
-	assert_int_equal(node_call(node, KR_MSG_SLOW, &(struct kr_slow_request){.file = *fid}, NULL), err);
 	assert_int_equal(
 		node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid, .flags = 1}, NULL), err);
 	assert_int_equal(node_call(node, KR_MSG_FLUSH, &(struct kr_flush_request){.file = *fid}, NULL), err);

@@ -14,6 +14,7 @@
 #include "common/auth/auth.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "server/leases/invalidation.h"
 #include "server/session/listen.h"
 #include "server/base/options.h"
 #include "server/daemon/life.h"
@@ -83,6 +84,7 @@ static inline int setup(void **state)
 	uv_loop_init(&f->loop);
 	assert_int_equal(kr_server_init(&f->server, &f->loop, &f->options), 0);
 	assert_int_equal(kr_server_listen(&f->server), 0);
+	kr_invalidation_allow(&f->server, false); /* nodes note nothing */
 	for (uint8_t i = 0; i < NODES; i++)
 		f->nodes[i] = node_new(&f->loop, kr_listen_port(&f->server), (uint8_t)(i + 1));
 	*state = f;
