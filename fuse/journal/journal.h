@@ -92,7 +92,7 @@ void kr_recovery_fini(struct kr_recovery *recovery);
 
 /* Opens the directory's journal, reads what it holds into *RET_RECOVERY (the caller's, kr_recovery_fini) and goes on
  * with new segments.  Blocks.  The caller holds the local directory's lock: one process at a time.  -EINVAL: max too
- * small; -EPROTO: live writes in format version 1; -ENOMEM, or what the filesystem said.  Damage is not an error. */
+ * small; -EPROTO: a journal of another version; -ENOMEM, or what the filesystem said.  Damage is not an error. */
 int kr_journal_open(
 	const struct kr_journal_options *options, struct kr_recovery *ret_recovery, struct kr_journal **ret_journal);
 /* Whether kr_journal_open would set RECOVERY's power_lost; NODE_BOOT as of the options.  Changes nothing, blocks.

@@ -82,8 +82,8 @@ static bool read_header(struct kr_scan_segment *segment, uint32_t version)
 		header->data_size <= UINT32_MAX;
 }
 
-/* The version of a sound header that a later version of kairan has written; else 0. */
-static uint32_t later_version(const struct kr_scan_segment *segment)
+/* The version of a sound header that another version of kairan has written; else 0. */
+static uint32_t other_version(const struct kr_scan_segment *segment)
 {
 	for (size_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY) {
 		struct kr_journal_header copy;
@@ -91,7 +91,7 @@ static uint32_t later_version(const struct kr_scan_segment *segment)
 		if (at + sizeof(copy) > segment->index_length)
 			break;
 		memcpy(&copy, segment->index + at, sizeof(copy));
-		if (copy.version > KR_JOURNAL_VERSION && kr_journal_header_good(&copy, copy.version))
+		if (copy.version != KR_JOURNAL_VERSION && kr_journal_header_good(&copy, copy.version))
 			return copy.version;
 	}
 	return 0;
@@ -100,8 +100,6 @@ static uint32_t later_version(const struct kr_scan_segment *segment)
 /* Whether a record may be live; the data is not looked at. */
 static bool has_bytes(const struct kr_scan_segment *segment)
 {
-	enum { OLD_APPLIED = 3 }; /* VERSION 1 in journal_format.h */
-
 	for (uint32_t slot = 0; slot < segment->slot_count; slot++) {
 		const struct kr_journal_record *record = &segment->slots[slot];
 		uint32_t kept;
@@ -110,7 +108,7 @@ static bool has_bytes(const struct kr_scan_segment *segment)
 			continue;
 		if (record->check != kr_journal_record_check(record, segment->header.salt))
 			return true;
-		if (record->type == KR_JOURNAL_NAME || (record->type == OLD_APPLIED && segment->header.version == 1))
+		if (record->type == KR_JOURNAL_NAME)
 			continue;
 		if (!kr_journal_kept(record, record->length, &kept) || kept > 0)
 			return true;
@@ -162,15 +160,9 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 	segment->data_fd = open_file(scan->dir_fd, pair, "data", &segment->data_length);
 	if (err == 0 && read_header(segment, KR_JOURNAL_VERSION))
 		return 1;
-	if (err == 0 && read_header(segment, 1)) {
-		scan->old_bytes |= has_bytes(segment);
-		if (has_bytes(segment))
-			refuse(scan, pair, "only the former version of kairan that wrote its bytes can send them");
-		else
-			err = add_blank(scan, pair);
-	} else if (err == 0 && later_version(segment)) {
-		scan->later = later_version(segment);
-		refuse(scan, pair, "a later version of kairan has written it");
+	if (err == 0 && other_version(segment)) {
+		scan->other = other_version(segment);
+		refuse(scan, pair, "another version of kairan has written it");
 	} else if (err == -ENOENT ||
 		(err == 0 && (segment->index_length > 0 || segment->data_length == 0) &&
 			is_zero(segment->index, segment->index_length))) {

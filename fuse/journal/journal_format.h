@@ -15,11 +15,7 @@
  * segment, but does not read its records, and never writes or deletes it.  A reader ignores unknown compatible flags.
  *
  * ALL VERSIONS have the magic, the version and `check` at these places of the header.  A start fails, changes nothing,
- * and says what to do, if a segment has a later version.  Newer bytes of the same files may be in it.
- *
- * VERSION 1 had a third type of record, APPLIED (3), and a header field where `reserved` begins now.  Its replays kept
- * an order that version 2 cannot keep.  So a start fails, and says what to do, if a segment of version 1 has a slot
- * that is neither empty, dead, a leftover, a NAME nor an APPLIED.  Other segments of version 1 are removed.
+ * and says what to do, if a segment has another version.  Newer bytes of the same files may be in it.
  *
  * RECORDS.  Slots are given out in order; `seq` ascends with them within a segment and is unique in the journal.  It
  * begins with the daemon's start counter (incarnation << 40), so no two starts ever use one number.

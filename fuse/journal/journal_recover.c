@@ -411,18 +411,13 @@ static int rebuild_all(struct kr_rebuild *r)
 	return err;
 }
 
-static int refuse_other(const struct kr_journal *journal, uint32_t later)
+static int refuse_other(const struct kr_journal *journal, uint32_t version)
 {
-	if (later)
-		return kr_fail(-EPROTO,
-			"%s is a journal of version %u, and kairan " KR_VERSION
-			" knows version %d: mount once more with the later kairan that wrote it, which sends its "
-			"bytes, or remove the directory to give them up",
-			journal->options.directory, later, KR_JOURNAL_VERSION);
 	return kr_fail(-EPROTO,
-		"%s has bytes that a former version of kairan has journaled: mount once more with that version, which "
-		"sends them, or remove the directory to give them up",
-		journal->options.directory);
+		"%s is a journal of version %u, and kairan " KR_VERSION
+		" knows version %d: mount once more with the kairan that wrote it, which sends its bytes, or remove the "
+		"directory to give them up",
+		journal->options.directory, version, KR_JOURNAL_VERSION);
 }
 
 int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
@@ -444,7 +439,7 @@ int kr_journal_recover(struct kr_journal *journal, struct kr_recovery *recovery)
 		return err;
 	clean = kr_scan_clean(journal->dir_fd, clean_boot);
 	recovery->power_lost = kr_scan_lost_power(journal->dir_fd, journal->node_boot);
-	err = r.scan->later || r.scan->old_bytes ? refuse_other(journal, r.scan->later) : rebuild_all(&r);
+	err = r.scan->other ? refuse_other(journal, r.scan->other) : rebuild_all(&r);
 	if (err == 0) {
 		if (clean)
 			take_over(journal, clean_boot);

@@ -57,12 +57,11 @@ struct kr_scan {
 	size_t ref_count, ref_capacity;
 	struct kr_scan_name *names; /* ascending by number, the newest of each */
 	size_t name_count;
-	uint32_t *blank_pairs; /* files that were never begun, or whose removal was interrupted, or of version 1 */
+	uint32_t *blank_pairs; /* files that were never begun, or whose removal was interrupted */
 	size_t blank_count;
 	uint32_t next_pair; /* above all that exist */
 	uint64_t unfinished, refused, repaired;
-	bool old_bytes;        /* among the refused: of version 1 */
-	uint32_t later;        /* ... and the version of a segment that is later than ours; 0: there is none */
+	uint32_t other;        /* among the refused: the version of a segment that is not ours; 0: there is none */
 	struct kr_list damage; /* struct kr_journal_damage */
 };
 

@@ -24,7 +24,6 @@
 
 enum { SEGMENTS = 3, SLOTS = 24, DATA = 16384, INDEX = KR_JOURNAL_HEADER_SIZE + SLOTS * KR_JOURNAL_RECORD_SIZE };
 enum { MODE_APPEND = 4 };
-enum { OLD_APPLIED = 3 }; /* of version 1 */
 enum { SEAL = 128, SEAL_DATA = 64, CUT = 32, DEAD = 16 };
 
 struct input {
@@ -127,14 +126,9 @@ static void make_record(struct input *in, struct image *image, const struct kr_j
 		.file = 1 + (control >> 2) % 3,
 		.type = (uint8_t)(1 + control % 3)};
 
-	if (record.type == OLD_APPLIED) {
-		record.offset = take(in) % SLOTS;
-		record.data_check = take(in);
-	} else {
-		make_data(in, image, &record);
-	}
+	make_data(in, image, &record);
 	change(in, (uint8_t *)&record, sizeof(record));
-	if (control & SEAL_DATA && record.type != OLD_APPLIED && (uint64_t)record.data + record.length <= DATA)
+	if (control & SEAL_DATA && (uint64_t)record.data + record.length <= DATA)
 		record.data_check = kr_checksum(image->data + record.data, record.length);
 	if (control & SEAL)
 		record.check = kr_journal_record_check(&record, header->salt);
@@ -242,7 +236,7 @@ static uint64_t start(uint8_t mode)
 	int err;
 
 	err = kr_journal_open(&options, &recovery, &journal);
-	assert(err == 0 || err == -EPROTO); /* it is of version 1 */
+	assert(err == 0 || err == -EPROTO); /* it is of another version */
 	if (err)
 		return 1;
 	assert(recovery.power_lost == lost_power);
