@@ -123,6 +123,16 @@ void kr_commit_refused(struct kr_sfile *file, const struct kr_session *session)
 		owes_nothing(file, writer);
 }
 
+/* The node has the rest of what it owes judged before it sends that, and others do not wait for it: the judgement waits
+ * for them. */
+static void writer_gave_up(struct kr_sfile *file, struct kr_session *session)
+{
+	struct kr_file_writer *writer = kr_file_writer_find(file, session->node);
+
+	if (writer && writer->owed)
+		owes_nothing(file, writer);
+}
+
 /* The nodes free the file's bytes in their journals.  The server does not wait for their answers. */
 void kr_commit_gone(struct kr_sfile *file)
 {
@@ -373,5 +383,6 @@ void kr_commit_register(struct kr_data *data)
 	kr_list_init(&data->writing);
 	data->server->files->hooks.writer_ended = writer_ended;
 	data->server->files->hooks.writer_reclaimed = writer_reclaimed;
+	data->server->files->hooks.writer_gave_up = writer_gave_up;
 	data->server->files->hooks.awaited = kr_syncs_hurry;
 }

@@ -3,7 +3,8 @@
  *
  * A writer of a file is uncommitted from when a round with its bytes is applied, or from RECLAIM's `resend`, until it
  * has answered STABLE for all of that.  It is *owed* while its bytes may be lost and come again: after a failed sync
- * (UNSTABLE) or a start of the server (RECLAIM).  A FLUSH up to the owed number ends that.
+ * (UNSTABLE) or a start of the server (RECLAIM).  A FLUSH up to the owed number ends that; so does its refusal, and a
+ * lease that the node gives back with refused bytes: these are judged then (leases/cover.h), and others do not wait.
  * The entry of a session that has ended is node 0's, unless another session takes its place (leases.h).  Node 0 commits
  * when a sync has succeeded: nobody has to hear of it.  If a sync has failed, the page cache alone may have such bytes.
  * So the server writes the file's bytes again, and syncs, until that succeeds.

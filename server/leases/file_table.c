@@ -202,11 +202,6 @@ bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *se
 	return attachment ? attachment->opens < KR_ATTACHMENT_OPENS_MAX : session_has_room(session);
 }
 
-void kr_attachment_gives_up(struct kr_attachment *attachment)
-{
-	kr_cover_gave_up(&attachment->cover, attachment->file->server->files->epoch);
-}
-
 static void inherit_attachment(const struct kr_attachment *attachment, struct kr_session *successor, bool uncommitted)
 {
 	const struct kr_cover cover = attachment->cover;

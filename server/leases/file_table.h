@@ -30,6 +30,8 @@ struct kr_file_hooks {
 	void (*writer_ended)(struct kr_sfile *file, struct kr_session *session, struct kr_session *successor);
 	/* Such a successor has reclaimed all that it has. */
 	void (*writer_reclaimed)(struct kr_sfile *file, struct kr_session *session);
+	/* The session's node gives a lease back, and the server has refused unflushed bytes of it. */
+	void (*writer_gave_up)(struct kr_sfile *file, struct kr_session *session);
 	/* A node or an operation waits until other nodes have given their leases back and committed their bytes. */
 	void (*awaited)(struct kr_sfile *file);
 	/* The session has given READ back: its node leaves the file's pipeline. */
@@ -124,8 +126,6 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 /* Whether SESSION may use one more file, or open FILE (if not NULL) once more when it uses FILE already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */
-/* The session gives a lease of the file back, before any other node can have it. */
-void kr_attachment_gives_up(struct kr_attachment *attachment);
 /* Frees ATTACHMENT if it has no opens, leases and waits, no uncommitted bytes, and no refused ones to be judged. */
 void kr_attachment_settle(struct kr_attachment *attachment);
 

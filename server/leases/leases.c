@@ -49,12 +49,16 @@ static void settle(struct kr_sfile *file, struct kr_session *session, uint8_t ki
 		kr_attachment_settle(attachment);
 }
 
-static void give_up(const struct kr_sfile *file, const struct kr_session *session)
+/* The session gives a lease back; no other node has it yet. */
+static void give_up(struct kr_sfile *file, struct kr_session *session)
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, session);
 
-	if (attachment)
-		kr_attachment_gives_up(attachment);
+	if (!attachment)
+		return;
+	kr_cover_gave_up(&attachment->cover, file->server->files->epoch);
+	if (attachment->cover.refused)
+		file->server->files->hooks.writer_gave_up(file, session);
 }
 
 /* --- recalls ---------------------------------------------------------------------------------- */

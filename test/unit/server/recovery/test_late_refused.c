@@ -44,6 +44,29 @@ static void give_back(struct node *node, const struct kr_fid *fid, uint8_t kinds
 	assert_int_equal(node_call(node, KR_MSG_RETURN, &msg, NULL), 0);
 }
 
+/* The node owes what it has had judged.  It gives the lease back before it has sent that. */
+static void who_gives_up_with_refused_bytes_lets_others_go_on(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = joined(f, 0), *other = joined(f, 1);
+	struct kr_fid fid = refused(node, other);
+	struct kr_reclaim_request msg = {.file = fid,
+		.kinds = KR_LEASE_WRITE | KR_RECLAIM_UNCOVERED,
+		.first = 5,
+		.last = 9,
+		.resend = 9,
+		.since = never};
+	const union kr_any_msg *reply;
+	uint64_t id;
+
+	give_back(other, &fid, KR_LEASE_READ);
+	assert_int_equal(node_call(node, KR_MSG_RECLAIM, &msg, &reply), 0);
+	assert_int_equal(reply->reclaim_reply.kinds, KR_LEASE_ALL);
+	id = send_lease(other, &fid, KR_LEASE_ALL);
+	node_reply(node, node_asked(node, KR_MSG_RECALL), NULL);
+	assert_int_equal(node_result(other, id, NULL), 0);
+}
+
 /* Asks as a node does that knows what it has. */
 static uint8_t judged(struct node *node, const struct kr_fid *fid, struct kr_time since, uint8_t *ret_kinds)
 {
@@ -316,6 +339,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(who_gives_up_with_refused_bytes_lets_others_go_on),
 		TEST(bytes_that_were_refused_may_go_in_when_nobody_has_written_since),
 		TEST(who_begins_to_write_does_so_after_refused_bytes),
 		TEST(bytes_that_were_refused_do_not_go_over_what_others_have_written_since),
