@@ -8,9 +8,9 @@
  *
  * Otherwise the order of two members never changes during a pipeline's life.  So nodes that still wait for a former
  * upstream, and nodes that ask a new one, can never wait for each other in a circle.  Where a member is moved,
- * those that pulled from it withdraw their requests, and it refuses what others wait for (UPSTREAM).  After a restart of
- * the server the file's next pipeline may have another order: so its members withdraw their requests to the former one
- * (kr_puller_renew).
+ * those that pulled from it withdraw their requests, and it refuses what others wait for (UPSTREAM).  After a restart
+ * of the server the file's next pipeline may have another order: so its members withdraw their requests to the former
+ * one (kr_puller_renew).
  */
 #ifndef KR_RING_PIPELINE_H
 #define KR_RING_PIPELINE_H

@@ -415,8 +415,8 @@ static int refuse_other(const struct kr_journal *journal, uint32_t version)
 {
 	return kr_fail(-EPROTO,
 		"%s is a journal of version %u, and kairan " KR_VERSION
-		" knows version %d: mount once more with the kairan that wrote it, which sends its bytes, or remove the "
-		"directory to give them up",
+		" knows version %d: mount once more with the kairan that wrote it, which sends its bytes, or remove "
+		"the directory to give them up",
 		journal->options.directory, version, KR_JOURNAL_VERSION);
 }
 

@@ -25,14 +25,14 @@ void kr_attr_cache_free(struct kr_attr_cache *cache);
 void kr_attr_cache_start(struct kr_mount *mount);
 /* The connection has ended, and with it its INVALIDATEs: forgets all.  Loop thread. */
 void kr_attr_cache_clear(struct kr_mount *mount);
-/* The server has answered the request ASKED, of TYPE and submitted at ASKED_NS, with ERR and REPLY in a frame with FLAGS,
- * which was heard at HEARD_NS.  Loop thread. */
+/* The server has answered the request ASKED, of TYPE and submitted at ASKED_NS, with ERR and REPLY in a frame with
+ * FLAGS, which was heard at HEARD_NS.  Loop thread. */
 void kr_attr_cache_learn(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked, int err,
 	const void *reply, uint16_t flags, uint64_t asked_ns, uint64_t heard_ns);
 
-/* The request ASKED, of TYPE, is about to be sent: what it changes is unknown here until kr_attr_cache_change_end, which
- * takes over what is returned.  That follows when the request has been answered (and learnt from), or never will be.
- * NULL: it changes nothing.  Loop thread. */
+/* The request ASKED, of TYPE, is about to be sent: what it changes is unknown here until kr_attr_cache_change_end,
+ * which takes over what is returned.  That follows when the request has been answered (and learnt from), or never will
+ * be.  NULL: it changes nothing.  Loop thread. */
 void *kr_attr_cache_change_begin(struct kr_mount *mount, uint16_t type, const union kr_any_msg *asked);
 void kr_attr_cache_change_end(struct kr_mount *mount, void *change);
 

@@ -1,5 +1,5 @@
-# Three nodes append to one log while the export is full.  Nobody waits for ever for the other's refused bytes: when there
-# is room again, all writers end, everything drains, and each record is in the log or in a conflict file.
+# Three nodes append to one log while the export is full.  Nobody waits for ever for another one's refused bytes: when
+# there is room again, all writers end, everything drains, and each record is in the log or in a conflict file.
 # timeout: 150
 LEASE=5
 . "$TOP/test/lib.sh"
