@@ -99,7 +99,7 @@ int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_f
 		kr_fd_cache_shrink(export->fds);
 		r = open_identity(export, &identity, ret_fd);
 	}
-	return r;
+	return r == -ESTALE ? kr_orphans_open(export->orphans, fid, ret_fd) : r;
 }
 
 int kr_entry_child(int dirfd, const char *name, int *ret_fd)
@@ -351,8 +351,8 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 
 	if (statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx) < 0)
 		return kr_fail_errno(-errno, "looking at a file of the export");
-	/* Only an open descriptor keeps the file: for a client it is gone. */
-	if (stx.stx_nlink == 0)
+	/* Only an open descriptor of the cache keeps the file: for a client it is gone. */
+	if (stx.stx_nlink == 0 && !kr_orphans_keeps_open(export->orphans, fid))
 		return kr_fail(-ESTALE, "the file has been removed");
 	attr = (struct kr_attr){
 		.ino = stx.stx_ino,

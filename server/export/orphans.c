@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/base/table.h"
 #include "server/export/export_priv.h"
@@ -22,7 +23,8 @@ struct held {
 	struct kr_fid fid;
 	uint64_t holds;
 	bool removing;        /* by one thread; others wait */
-	char name[NAME_SIZE]; /* in the directory; "": not an orphan */
+	char name[NAME_SIZE]; /* in the directory; "": not there */
+	int fd;               /* keeps an orphan for which the directory had no room; -1: none */
 };
 
 struct kr_orphans {
@@ -53,6 +55,7 @@ static struct held *find_or_add(struct kr_orphans *orphans, const struct kr_fid 
 		return held;
 	held = kr_xcalloc(1, sizeof(*held));
 	held->fid = *fid;
+	held->fd = -1;
 	kr_table_insert(&orphans->table, &held->link, kr_fid_hash(fid));
 	return held;
 }
@@ -69,7 +72,7 @@ static struct held *settle(struct kr_orphans *orphans, const struct kr_fid *fid,
 
 static void free_if_idle(struct kr_orphans *orphans, struct held *held)
 {
-	if (held->holds > 0 || held->removing || held->name[0])
+	if (held->holds > 0 || held->removing || held->name[0] || held->fd >= 0)
 		return;
 	kr_table_remove(&orphans->table, &held->link);
 	free(held);
@@ -82,6 +85,17 @@ static void set_name(struct kr_orphans *orphans, struct held *held, const char *
 	if (held->name[0] && !name[0])
 		atomic_fetch_sub(&orphans->count, 1);
 	snprintf(held->name, sizeof(held->name), "%s", name);
+}
+
+/* The caller owns the result; -1: HELD has none. */
+static int take_fd(struct kr_orphans *orphans, struct held *held)
+{
+	int fd = held->fd;
+
+	if (fd >= 0)
+		atomic_fetch_sub(&orphans->count, 1);
+	held->fd = -1;
+	return fd;
 }
 
 static void make_name(const struct kr_fid *fid, char kind, char name[NAME_SIZE])
@@ -194,10 +208,20 @@ int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans)
 	return r;
 }
 
+static bool close_fd(struct kr_table_link *link, void *context)
+{
+	struct held *held = KR_CONTAINER_OF(link, struct held, link);
+
+	(void)context;
+	kr_auto_fd_cleanup(&held->fd);
+	return true;
+}
+
 void kr_orphans_free(struct kr_orphans *orphans)
 {
 	if (!orphans)
 		return;
+	kr_table_for_each(&orphans->table, close_fd, NULL);
 	kr_table_free_all(&orphans->table, offsetof(struct held, link));
 	if (orphans->fd >= 0)
 		close(orphans->fd);
@@ -219,13 +243,15 @@ void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint3
 static void bury(struct kr_orphans *orphans, struct held *held)
 {
 	struct kr_fid directory = orphans->directory;
+	int fd = take_fd(orphans, held);
 	char name[NAME_SIZE];
 
 	memcpy(name, held->name, sizeof(name));
 	held->removing = true;
 	pthread_mutex_unlock(&orphans->lock);
+	kr_auto_fd_cleanup(&fd);
 	kr_fd_cache_drop(orphans->export->fds, &held->fid, true);
-	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
+	if (name[0] && unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
 		kr_log_error("cannot remove %s/%s/%s: %s", KR_PRIVATE_NAME, directory_name, name, strerror(errno));
 	kr_entry_forget(orphans->export, &held->fid, &directory, name, true);
 	pthread_mutex_lock(&orphans->lock);
@@ -246,7 +272,7 @@ bool kr_orphans_release(struct kr_orphans *orphans, const struct kr_fid *fid, ui
 		return false;
 	held->holds -= KR_MIN(count, held->holds);
 	last = held->holds == 0;
-	if (last && held->name[0])
+	if (last && (held->name[0] || held->fd >= 0))
 		bury(orphans, held);
 	else
 		free_if_idle(orphans, held);
@@ -291,6 +317,35 @@ bool kr_orphans_find(struct kr_orphans *orphans, const struct kr_fid *fid, bool 
 	return true;
 }
 
+bool kr_orphans_keeps_open(struct kr_orphans *orphans, const struct kr_fid *fid)
+{
+	struct held *held;
+
+	if (!orphans || atomic_load(&orphans->count) == 0)
+		return false;
+	KR_SCOPED_LOCK(&orphans->lock);
+	held = find(orphans, fid);
+	return held && held->fd >= 0;
+}
+
+int kr_orphans_open(struct kr_orphans *orphans, const struct kr_fid *fid, int *ret_fd)
+{
+	struct held *held;
+	int fd;
+
+	if (!orphans || atomic_load(&orphans->count) == 0)
+		return -ESTALE;
+	KR_SCOPED_LOCK(&orphans->lock);
+	held = find(orphans, fid);
+	if (!held || held->fd < 0)
+		return -ESTALE;
+	fd = fcntl(held->fd, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return kr_fail_errno(-errno, "opening a file that has been removed");
+	*ret_fd = fd;
+	return 0;
+}
+
 uint32_t kr_orphans_count(struct kr_orphans *orphans)
 {
 	return atomic_load(&orphans->count);
@@ -301,7 +356,10 @@ uint32_t kr_orphans_count(struct kr_orphans *orphans)
 static int try_link(struct kr_orphans *orphans, int fd, const char *name)
 {
 	struct kr_proc_name proc = kr_entry_proc_name(fd);
+	int err = KR_FAULT("orphan.link");
 
+	if (err < 0)
+		return err;
 	return linkat(orphans->export->proc_fd, proc.text, orphans->fd, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
 }
 
@@ -310,6 +368,27 @@ static int link_here(struct kr_orphans *orphans, int fd, const char *name)
 	int r = try_link(orphans, fd, name);
 
 	return r == -ENOENT && renew(orphans) == 0 ? try_link(orphans, fd, name) : r;
+}
+
+/* The filesystem has no room for a link, nor for a rename: btrfs has a reserve for unlink only. The descriptor FD,
+ * doubled, keeps the file until the server ends. A file with other names needs no keeping. ERR if that cannot be. */
+static int keep_open(struct kr_orphans *orphans, int fd, struct kr_removal *removal, int err)
+{
+	struct stat st;
+	int kept_fd;
+
+	if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
+		return err;
+	if (st.st_nlink > 1)
+		return 0;
+	kept_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (kept_fd < 0)
+		return err;
+	KR_SCOPED_LOCK(&orphans->lock);
+	find(orphans, &removal->fid)->fd = kept_fd;
+	atomic_fetch_add(&orphans->count, 1);
+	removal->opened = true;
+	return 0;
 }
 
 static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, bool needed)
@@ -329,10 +408,14 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, 
 		/* The filesystem has no hard links. */
 		r = renameat2(removal->dirfd, removal->name, orphans->fd, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
 		removal->moved = r == 0;
+	} else if (r == -ENOSPC || r == -EDQUOT) {
+		r = keep_open(orphans, fd, removal, r);
 	}
 	if (r < 0)
 		return kr_fail_errno(
 			r, "keeping '%s', which is open, in %s/%s", removal->name, KR_PRIVATE_NAME, directory_name);
+	if (!removal->made && !removal->moved)
+		return 0;
 	directory = directory_of(orphans);
 	kr_entry_identify(orphans->export, fd, &directory, name, &same);
 	return 0;
@@ -371,8 +454,8 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 	}
 	if (needed || (delay && !removal->orphaned))
 		r = keep(orphans, fd, removal, needed);
-	removal->orphaned |= r == 0 && (removal->made || removal->moved);
-	removal->delayed = delay && removal->orphaned;
+	removal->orphaned |= r == 0 && (removal->made || removal->moved || removal->opened);
+	removal->delayed = delay && removal->orphaned && !removal->opened;
 	if (r < 0)
 		kr_orphans_end_removal(removal, false);
 	return r;
@@ -381,6 +464,7 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 {
 	struct kr_orphans *orphans = removal->orphans;
+	KR_AUTO_FD int fd = -1;
 	char name[NAME_SIZE];
 	struct held *held;
 
@@ -392,6 +476,8 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 	KR_SCOPED_LOCK(&orphans->lock);
 	held = find(orphans, &removal->fid);
 	held->removing = false;
+	if (!success)
+		fd = take_fd(orphans, held);
 	make_name(&removal->fid, 'o', name);
 	if (success && (removal->made || removal->moved))
 		set_name(orphans, held, name);

@@ -68,7 +68,7 @@ static void report(struct kr_export *export, const struct victim *victim, const 
 	bool known, gone, named;
 
 	known = fstatat(victim->fd, "", &st, AT_EMPTY_PATH) == 0;
-	gone = known && (st.st_nlink == 0 || S_ISDIR(st.st_mode));
+	gone = known && ((st.st_nlink == 0 && !removal->opened) || S_ISDIR(st.st_mode));
 	named = known && !gone && st.st_nlink > (removal->orphaned ? 1 : 0);
 	if (gone)
 		kr_fd_cache_drop(export->fds, &victim->fid, true);

@@ -209,6 +209,65 @@ static void orphans_survive_a_restart_until_reclaimed_or_swept(void **state)
 	assert_int_equal(orphans(), 0);
 }
 
+#ifdef KR_FAULTS
+static char fault_path[64];
+
+static void set_fault(const char *fault)
+{
+	FILE *file = fopen(fault_path, "w");
+
+	assert_non_null(file);
+	assert_true(fputs(fault, file) >= 0 && fclose(file) == 0);
+}
+#endif
+
+/* As on a btrfs that is full or over its limit: unlink has a reserve there, link and rename have none. */
+static void a_held_file_outlives_its_name_when_there_is_no_room_for_a_link(void **state)
+{
+#ifdef KR_FAULTS
+	struct kr_fid file = create("f", KR_OPEN_BOTH, true, NULL), other = create("a", KR_OPEN_BOTH, true, NULL);
+	struct kr_removed removed;
+	struct kr_attr attr;
+
+	ok(kr_export_link(F.export, &root_cred, &other, &F.root, "b", &attr));
+	put_bytes(&file, 0, "bytes", 5);
+	set_fault("orphan.link:edquot");
+	fails(ENOTDIR, kr_export_remove(F.export, &root_cred, &F.root, "f", true, 0, NULL));
+	assert_int_equal(orphans(), 0);
+	assert_int_equal(attr_of(&file).nlink, 1);
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "f", false, 1000, &removed));
+	assert_true(removed.orphaned && !removed.gone && !removed.named && !removed.delayed);
+	assert_int_equal(orphans(), 1);
+	assert_int_equal(attr_of(&file).nlink, 0);
+	put_bytes(&file, 5, " more", 5);
+	ok(kr_export_open(F.export, &root_cred, &file, KR_OPEN_READ, &attr));
+	fails(ENOENT, kr_export_link(F.export, &root_cred, &file, &F.root, "again", &attr));
+	kr_export_release(F.export, &file, 1);
+	kr_export_sweep_orphans(F.export);
+	assert_text(&file, 0, "bytes more");
+	kr_export_release(F.export, &file, 1);
+	fails(ESTALE, getattr_error(&file));
+	assert_int_equal(orphans(), 0);
+
+	set_fault("orphan.link:enospc");
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "a", false, 0, &removed));
+	assert_true(!removed.orphaned && !removed.gone && removed.named);
+	unlink_name("b", true);
+	assert_int_equal(attr_of(&other).nlink, 0);
+	restart_export();
+	fails(ESTALE, kr_export_hold(F.export, &other, 1));
+#endif
+	(void)state;
+}
+
+static int end_faults(void **state)
+{
+#ifdef KR_FAULTS
+	unlink(fault_path);
+#endif
+	return tear_down(state);
+}
+
 /* --- races ------------------------------------------------------------------------------------ */
 
 enum { OPENERS = 6, ROUNDS = 400 };
@@ -334,6 +393,8 @@ static int run(void)
 		CASE(a_removal_that_fails_leaves_no_orphan),
 		CASE(a_held_file_outlives_its_name_when_the_private_directory_was_removed),
 		CASE(an_orphan_with_other_names_counts_them),
+		cmocka_unit_test_setup_teardown(
+			a_held_file_outlives_its_name_when_there_is_no_room_for_a_link, set_up, end_faults),
 		CASE(orphans_survive_a_restart_until_reclaimed_or_swept),
 		CASE(an_open_that_races_with_a_removal_wins_or_loses_whole),
 		CASE(threads_may_mix_all_operations),
@@ -344,5 +405,12 @@ static int run(void)
 
 int main(void)
 {
+#ifdef KR_FAULTS
+	char variable[80];
+
+	snprintf(fault_path, sizeof(fault_path), "/tmp/kr-orphans-fault-%d", getpid());
+	snprintf(variable, sizeof(variable), "@%s", fault_path);
+	setenv("KR_FAULT", variable, 1);
+#endif
 	return in_all_worlds(run);
 }
