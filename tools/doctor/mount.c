@@ -149,6 +149,19 @@ static void check_credentials(struct kr_findings *findings, const struct kr_tool
 		check_munge(findings, proof->munge_socket);
 }
 
+/* Whether the server takes the mount for a user's, which it keeps out of rings. */
+static bool is_in_no_ring(const struct kr_tool_proof *proof)
+{
+	struct kr_key *key = NULL;
+	bool users;
+
+	if (!proof->key)
+		return proof->munge && geteuid() != 0;
+	users = kr_key_load(proof->key, &key) == 0 && key->owner.kind == KR_KEY_USER;
+	kr_key_put(key);
+	return users;
+}
+
 /* --- other mounts, other namespaces ----------------------------------------------------------- */
 
 struct twins {
@@ -359,7 +372,8 @@ void kr_doctor_mount(struct kr_findings *findings, const struct kr_mounted *moun
 	check_health(findings, mounted, status);
 	check_local(findings, status);
 	check_credentials(findings, &proof);
-	check_ring_port(findings, status);
+	if (!is_in_no_ring(&proof))
+		check_ring_port(findings, status);
 	check_twins(findings, mounted);
 	check_copies(findings, mounted);
 	kr_doctor_cpus(findings, status);

@@ -100,6 +100,8 @@ grep -q '"key": "node key' "$WORK/status" || fail "status does not name the sess
 
 note "a user key acts for its user only"
 mount_start 2 "key=$keys/alice,allow_other"
+kairan 2 doctor "$(mnt 2)" >"$WORK/doctor" 2>&1 || fail "doctor: $(cat "$WORK/doctor")"
+grep -q "key: .*of user alice" "$WORK/doctor" && ! grep -q "ring port" "$WORK/doctor" || fail "doctor of a mount in no ring: $(cat "$WORK/doctor")"
 mkdir -m 777 "$EXPORT/open"
 on node2 setpriv --reuid 1 --regid 1 --clear-groups touch "$(mnt 2)/open/mine" || fail "its own user cannot create"
 [ "$(stat -c %u:%g "$EXPORT/open/mine")" = 1:1 ] || fail "made as $(stat -c %u:%g "$EXPORT/open/mine")"
