@@ -79,28 +79,30 @@ static bool is_dead(const struct kr_mounted *mounted, int pid)
 	return true;
 }
 
-/* Sets how long the daemon flushes on unmount; "": as the mount's option says.  -EACCES: it is another user's. */
-static int limit_drain(const struct kr_mounted *mounted, const char *ms)
+/* Whether all is on the server, stable, as a daemon that has a server says. */
+static bool has_no_backlog(const json_t *status)
+{
+	const json_t *backlog = json_object_get(status, "backlog"), *bytes = json_object_get(backlog, "bytes");
+
+	return bytes && json_integer_value(bytes) == 0 &&
+		json_integer_value(json_object_get(backlog, "unstable_bytes")) == 0;
+}
+
+/* Sets how long the daemon flushes on unmount; "": as the mount's option says.  -EACCES: it is another user's.
+ * *RET_CLEAN, if asked for: nothing is unflushed. */
+static int limit_drain(const struct kr_mounted *mounted, const char *ms, bool *ret_clean)
 {
 	json_t *status = NULL;
 	int err = kr_ask_mount(mounted, "drain", ms, &status);
 
+	if (err == 0 && ret_clean)
+		*ret_clean = has_no_backlog(status);
 	json_decref(status);
 	return err == -EPERM ? -EACCES : err;
 }
 
-static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead)
+static void say_what_stays(const struct kr_mounted *mounted)
 {
-	int err = 0;
-
-	if (dead)
-		printf("the daemon of %s is gone\n", mounted->path);
-	else if (limit_drain(mounted, "0") == -EACCES)
-		return kr_tool_failed();
-	if (!end_connection(mounted))
-		err = kr_unmount(mounted->path, true);
-	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
-		return kr_tool_failed();
 	if (strncmp(mounted->source, "job:", 4) == 0)
 		printf("if the job's head still serves, what it has not got stays here, and the next mount with the same "
 		       "local directory sends it\n");
@@ -109,10 +111,29 @@ static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead
 		       "sends it\n");
 	else
 		printf("the next mount with the same local directory removes what this one held\n");
-	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS))
+}
+
+static int unmount_by_force(const struct kr_mounted *mounted, int pid, bool dead)
+{
+	bool clean = false;
+	int err = 0;
+
+	if (dead)
+		printf("the daemon of %s is gone\n", mounted->path);
+	else if (limit_drain(mounted, "0", &clean) == -EACCES)
+		return kr_tool_failed();
+	if (!end_connection(mounted))
+		err = kr_unmount(mounted->path, true);
+	if (err < 0 && err != -EINVAL) /* the daemon may have unmounted it when its connection ended */
+		return kr_tool_failed();
+	if (!clean)
+		say_what_stays(mounted);
+	if (!dead && !wait_until_gone(pid, FORCED_WAIT_MS)) {
 		fprintf(stderr, "kairan: %s is unmounted, but its daemon (process %d) still runs\n", mounted->path,
 			pid);
-	return KR_EXIT_LEFT;
+		clean = false;
+	}
+	return clean ? KR_EXIT_OK : KR_EXIT_LEFT;
 }
 
 /* Ends a daemon that a copy of the mount in another mount namespace keeps alive.  Uses its own socket: another mount
@@ -166,16 +187,16 @@ static int flush_and_unmount(
 		return unmount_by_force(mounted, pid, dead);
 	if (known && !removed && !ends_job(mounted))
 		result = kr_flush_mount(mounted, timeout_ms, quiet, &only_refused);
-	else if (known && !removed && limit_drain(mounted, "") == -EACCES)
+	else if (known && !removed && limit_drain(mounted, "", NULL) == -EACCES)
 		return kr_tool_failed();
 	if (result == KR_EXIT_FAILED) /* the daemon has ended meanwhile? members of a job end with the job's head */
 		return wait_until_gone(pid, KEPT_ALIVE_MS) ? unmount_by_force(mounted, pid, true) : result;
 	if (result == KR_EXIT_LEFT)
-		limit_drain(mounted, "0");
+		limit_drain(mounted, "0", NULL);
 	if (kr_unmount(mounted->path, false) < 0) {
 		fprintf(stderr, "kairan: %s\n", kr_fail_reason());
 		if (result == KR_EXIT_LEFT)
-			limit_drain(mounted, "");
+			limit_drain(mounted, "", NULL);
 		return KR_EXIT_FAILED;
 	}
 	if (known && !wait_until_gone(pid, KEPT_ALIVE_MS) && !ends_when_told(socket, pid)) {

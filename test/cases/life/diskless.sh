@@ -163,8 +163,8 @@ unhold
 note "unmounting by force"
 again
 on node2 sh -c "echo forced >$M/forced"
-kairan 2 umount --force "$M" >/dev/null
-[ $? = 1 ] || fail "kairan umount --force"
+kairan 2 flush "$M" || fail "flush"
+kairan 2 umount --force "$M" >/dev/null || fail "kairan umount --force: $?"
 until_ok 20 "the end of the borrower" gone "${DAEMON[node2]}" || fail "the borrower stays"
 until_ok 20 "the end of the child" sh -c "! pgrep -P ${DAEMON[lender]}" || fail "a child is left"
 

@@ -40,6 +40,21 @@ write_out c
 kairan 1 umount "$M" || fail "kairan umount: $?"
 is_there c || fail "umount did not drain"
 wait "${DAEMON[node1]}" || fail "exit status after umount"
+note "kairan umount --force with nothing unflushed, and with something"
+mount_start 1
+write_out d
+kairan 1 flush "$M" || fail "flush: $?"
+kairan 1 umount --force "$M" >"$WORK/said" 2>&1 || fail "kairan umount --force: $? $(cat "$WORK/said")"
+[ ! -s "$WORK/said" ] || fail "kairan umount --force says $(cat "$WORK/said")"
+wait "${DAEMON[node1]}" || fail "exit status after umount --force"
+mount_start 1 flush_age=600
+hold forced abc
+kairan 1 umount --force "$M" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "what is not on the server stays in the journal" "$WORK/said" || fail "kairan umount --force: $(cat "$WORK/said")"
+wait "${DAEMON[node1]}"
+: >"$WORK/gone"
+! wait $program || fail "a program wrote to a mount that was gone"
+rm "$WORK/held"
 note "names that are no text, and what a terminal would obey"
 mount_start 1 flush_age=600
 on node1 python3 - "$M" "$WORK/held" "$WORK/seen" <<'P' &
