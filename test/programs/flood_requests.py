@@ -58,7 +58,7 @@ def leases():
 
 
 def names():
-    one = session(8, notes=1)
+    one = session(8, keeps_notes=True)
     one.many([(LOOKUP, cred() + one.root + text(b"not-there-%d" % i)) for i in range(NAMES)])
 
 

@@ -13,7 +13,8 @@ import traceback
 USUAL_S, FACTOR, GROWTH = 0.25, 100, (192 << 10) + int(os.environ.get("FLOOD_FILES", 0)) * 2
 ATTEMPTS = 3  # of each flood
 AT_ONCE = 4000  # requests; a session may have four times as many unanswered
-HELLO, PING, RECLAIM_DONE, AUTH, AUTH_PROVE, LOOKUP, REMOVE, OPEN, CREATE, LEASE, STAGE, BRING, LOCK = 1, 2, 5, 8, 9, 16, 22, 40, 41, 60, 74, 75, 90
+HELLO, PING, RECLAIM_DONE, AUTH, AUTH_PROVE, LOOKUP, REMOVE, OPEN, CREATE, LEASE, INVALIDATE, STAGE, BRING, LOCK = (
+    1, 2, 5, 8, 9, 16, 22, 40, 41, 60, 64, 74, 75, 90)
 HEADER = ">IHHQIII"
 
 
@@ -26,16 +27,18 @@ def cred(uid=0):
 
 
 class Session:
-    """Sends without waiting; a thread counts the answers, and leaves questions unanswered, but for BRING, which it cannot."""
+    """Sends without waiting; a thread counts the answers, and leaves questions unanswered, but for BRING, which it cannot,
+    and INVALIDATE, unless it KEEPS_NOTES."""
 
-    def __init__(self, address, number, notes=0, key=None, uid=0):
+    def __init__(self, address, number, keeps_notes=False, key=None, uid=0):
         self.socket = socket.create_connection(address, 60)
         self.socket.settimeout(None)
+        self.keeps_notes = keeps_notes
         self.answers, self.changed, self.sent, self.sending, self.uid = {}, threading.Condition(), 0, threading.Lock(), uid
         threading.Thread(target=self.listen, daemon=True).start()
         if key:
             self.prove(dict(line.split(None, 1) for line in open(key).read().splitlines() if line and line[0] != "#"))
-        fields = self.ask(HELLO, struct.pack(">IIQQ", 2, 9, 0, notes) + text(b"flood%d" % number) + struct.pack(">QQ", 9 + uid, number) +
+        fields = self.ask(HELLO, struct.pack(">IIQQ", 2, 9, 0, 0) + text(b"flood%d" % number) + struct.pack(">QQ", 9 + uid, number) +
             struct.pack(">QQ", 1, 0) + text(b"") + struct.pack(">H", 0) + text(b"") + struct.pack(">I", 0) + text(b""))
         self.root = fields[81:82 + fields[81]]
         self.ask(RECLAIM_DONE, b"")
@@ -64,6 +67,9 @@ class Session:
             if type == BRING:
                 with self.sending:
                     self.socket.sendall(struct.pack(HEADER, 0x4B52414E, BRING, 1, id, 4, 0, 0))
+            elif type == INVALIDATE and not self.keeps_notes:
+                with self.sending:
+                    self.socket.sendall(struct.pack(HEADER, 0x4B52414E, INVALIDATE, 1, id, 0, 0, 0))
             if flags & 1:
                 with self.changed:
                     self.answers[id] = (status, fields)
