@@ -13,8 +13,8 @@ import traceback
 USUAL_S, FACTOR, GROWTH = 0.25, 100, (192 << 10) + int(os.environ.get("FLOOD_FILES", 0)) * 2
 ATTEMPTS = 3  # of each flood
 AT_ONCE = 4000  # requests; a session may have four times as many unanswered
-HELLO, PING, RECLAIM_DONE, AUTH, AUTH_PROVE, LOOKUP, REMOVE, OPEN, CREATE, LEASE, INVALIDATE, STAGE, BRING, LOCK = (
-    1, 2, 5, 8, 9, 16, 22, 40, 41, 60, 64, 74, 75, 90)
+HELLO, PING, RECLAIM_DONE, AUTH, AUTH_PROVE, LOOKUP, REMOVE, OPEN, CREATE, LEASE, RECALL, INVALIDATE, STAGE, BRING, LOCK = (
+    1, 2, 5, 8, 9, 16, 22, 40, 41, 60, 62, 64, 74, 75, 90)
 HEADER = ">IHHQIII"
 
 
@@ -28,7 +28,7 @@ def cred(uid=0):
 
 class Session:
     """Sends without waiting; a thread counts the answers, and leaves questions unanswered, but for BRING, which it cannot,
-    and INVALIDATE, unless it KEEPS_NOTES."""
+    INVALIDATE, unless it KEEPS_NOTES, and RECALL that asks for no lease."""
 
     def __init__(self, address, number, keeps_notes=False, key=None, uid=0):
         self.socket = socket.create_connection(address, 60)
@@ -67,9 +67,9 @@ class Session:
             if type == BRING:
                 with self.sending:
                     self.socket.sendall(struct.pack(HEADER, 0x4B52414E, BRING, 1, id, 4, 0, 0))
-            elif type == INVALIDATE and not self.keeps_notes:
+            elif (type == INVALIDATE and not self.keeps_notes) or (type == RECALL and fields[-1] & 3 == 0):
                 with self.sending:
-                    self.socket.sendall(struct.pack(HEADER, 0x4B52414E, INVALIDATE, 1, id, 0, 0, 0))
+                    self.socket.sendall(struct.pack(HEADER, 0x4B52414E, type, 1, id, 0, 0, 0))
             if flags & 1:
                 with self.changed:
                     self.answers[id] = (status, fields)
