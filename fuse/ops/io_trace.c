@@ -313,6 +313,12 @@ static bool should_look(const struct process *process, uint64_t now_ns)
 		(age_ns < YOUNG_NS && age_ns > LOOK_NS && age_ns > 2 * (process->looked_ns - process->first_ns));
 }
 
+/* Whether a program can send such a request while it executes another one, which closes files and ends their locks. */
+static bool may_execute(uint32_t opcode)
+{
+	return opcode == FUSE_FLUSH || opcode == FUSE_SETLK || opcode == FUSE_SETLKW;
+}
+
 /* [lock] The process of REQUEST, made if there is none.  *RET_LOOK: /proc should be asked about it. */
 static struct process *process_of(struct interval *interval, const struct kr_kernel_request *request, uint64_t now_ns,
 	bool *ret_look, bool *ret_first)
@@ -324,25 +330,35 @@ static struct process *process_of(struct interval *interval, const struct kr_ker
 	if (!process)
 		process = add_process(interval, interval->process_count < KR_IO_TRACE_PROCESSES ? request->pid : OTHERS,
 			request->header.uid, now_ns - request->took_ns);
-	*ret_look = should_look(process, now_ns);
 	*ret_first = !process->looked_ns;
+	if (may_execute(request->header.opcode)) {
+		*ret_look = process->pid > 0 && !process->is.command[0];
+		return process;
+	}
+	*ret_look = should_look(process, now_ns);
 	if (*ret_look)
 		process->looked_ns = now_ns; /* other threads need not look, too */
 	return process;
 }
 
-/* Without the lock: /proc is slow.  FIRST: for the first time in this interval. */
-static void look(struct kr_io_trace *trace, int pid, bool first)
+/* Without the lock: /proc is slow.  REQUEST has no reply yet, and execve may wait for that: so the look must not wait
+ * for execve.  FIRST: for the first time in this interval. */
+static void look(struct kr_io_trace *trace, const struct kr_kernel_request *request, bool first)
 {
-	KR_AUTO_FREE char *cgroup = first ? kr_process_cgroup(pid) : NULL;
+	KR_AUTO_FREE char *cgroup = first ? kr_process_cgroup(request->pid) : NULL;
 	struct process *process;
 	struct kr_process is;
 
-	kr_process_find(pid, &is);
+	if (may_execute(request->header.opcode))
+		kr_process_find_command(request->pid, &is);
+	else
+		kr_process_find(request->pid, &is);
 	KR_SCOPED_LOCK(&trace->lock);
-	process = trace->now ? find_process(trace->now, pid) : NULL;
-	if (!process || !is.start)
+	process = trace->now ? find_process(trace->now, request->pid) : NULL;
+	if (!process || !is.command[0])
 		return;
+	if (!is.start)
+		is.start = process->is.start;
 	process->is = is;
 	if (!process->cgroup) {
 		process->cgroup = cgroup;
@@ -364,7 +380,7 @@ void kr_io_trace_answered(struct kr_io_trace *trace, const struct kr_kernel_requ
 	}
 	pthread_mutex_unlock(&trace->lock);
 	if (looks)
-		look(trace, request->pid, first);
+		look(trace, request, first);
 	if (full)
 		kr_loop_post(trace->mount->kr_loop, &trace->full);
 }

@@ -7,9 +7,10 @@
  *   ["P", PID, START, UID, "COMMAND", "CGROUP", FIRST, LAST, [REQUESTS of each kind], [TIME of each kind],
  *         [TIME of each wait]]
  *     A process: requests that it has made since the line before, and how long they took together.  PID and START
- *     (clock ticks since boot; 0: not known) name the process.  COMMAND is the name that it has given itself or got
- *     from its program (/proc/PID/comm), "" not known.  PID 0 stands for the kernel, and for processes of other PID
- *     namespaces; PID -1 for the processes of an interval in which there were more than KR_IO_TRACE_PROCESSES.
+ *     (clock ticks since boot) name the process.  START 0 is not known: the process is that of an earlier line with
+ *     this PID, if there is one.  COMMAND is the name that it has given itself or got from its program
+ *     (/proc/PID/comm), "" not known.  PID 0 stands for the kernel, and for processes of other PID namespaces; PID -1
+ *     for the processes of an interval in which there were more than KR_IO_TRACE_PROCESSES.
  *     Kinds and waits: the enums below, in their order.
  *   ["F", "ID", "PATH", CREATES, OPENS, READS, READ BYTES, SEQUENTIAL READ BYTES, BYTES FROM ANOTHER NODE, BYTES FROM
  *         THE SERVER, WRITES, WRITTEN BYTES, SEQUENTIAL WRITTEN BYTES, BYTES COPIED FROM IT, BYTES COPIED TO IT, END,

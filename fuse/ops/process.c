@@ -49,6 +49,13 @@ void kr_process_find(int pid, struct kr_process *ret_process)
 	kr_process_parse(text, ret_process);
 }
 
+void kr_process_find_command(int pid, struct kr_process *ret_process)
+{
+	*ret_process = (struct kr_process){0};
+	read_proc(pid, "comm", ret_process->command, sizeof(ret_process->command));
+	ret_process->command[strcspn(ret_process->command, "\n")] = 0;
+}
+
 char *kr_process_cgroup_of(char *text)
 {
 	const char *found = "";

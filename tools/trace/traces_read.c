@@ -104,7 +104,8 @@ static struct kr_traced_process *find_process(struct kr_traces *traces, const st
 	struct kr_traced_process *process;
 
 	KR_TABLE_FOR_EACH_OF(process, &traces->by_process, hash, link)
-		if (process->pid == key->pid && process->start == key->start && strcmp(process->node, key->node) == 0)
+		if (process->pid == key->pid && (process->start == key->start || key->start == 0) &&
+			strcmp(process->node, key->node) == 0)
 			return process;
 	process = kr_xcalloc(1, sizeof(*process));
 	*process = (struct kr_traced_process){.trace = (json_int_t)traces->trace_count,

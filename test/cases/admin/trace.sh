@@ -186,4 +186,13 @@ grep -q "has no end" "$WORK/said" && grep -q back_and_forth "$WORK/said" && ! gr
 trace 1 start "$(mnt 1)" && on node1 "$WORK/bin/back_and_forth" "$(mnt 1)/again" && kairan 1 umount "$(mnt 1)" || fail "umount: $(cat "$WORK/said")"
 "$B/tools/kairan" trace show "$WORK/node1/local/trace" >"$WORK/said" 2>&1
 ! grep -q "has no end" "$WORK/said" && grep -q back_and_forth "$WORK/said" || fail "after the unmount: $(cat "$WORK/said")"
+
+note "a program that executes another one closes a file meanwhile"
+mkdir "$EXPORT/made"
+printf 'LIST := $(shell seq 3)\nall: $(LIST:%%=o%%)\no%%:\n\techo x >$@\n' >"$EXPORT/made/Makefile"
+mount_start 1
+trace 1 start "$(mnt 1)" || fail "$(cat "$WORK/said")"
+on node1 timeout -s KILL $((20 * SLOW)) make -s -C "$(mnt 1)/made" || fail "make hangs"
+trace 1 stop "$(mnt 1)" || fail "$(cat "$WORK/said")"
+[ "$(cat "$EXPORT"/made/o? | wc -l)" = 3 ] || fail "make has made $(ls "$EXPORT/made")"
 finish
