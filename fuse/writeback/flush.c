@@ -52,7 +52,8 @@ void kr_flush_settle(struct kr_file *file)
 		kr_list_remove(&flush->busy);
 		kr_flusher_of(file)->busy_files--;
 		kr_flush_watch(file, kr_clock_ns());
-		flush->orphaned = flush->unjudged = flush->uncovered = flush->moved = flush->power_lost = false;
+		flush->orphaned = flush->stale = flush->unjudged = flush->uncovered = flush->moved = flush->power_lost =
+			false;
 		flush->unjudged_err = 0;
 		kr_uncovered_forget(kr_flusher_of(file)->uncovered, file);
 		flush->plan = (struct kr_flush_plan){0};
@@ -247,6 +248,7 @@ void kr_flush_discard(struct kr_file *file)
 
 /* Late bytes go to a conflict file, and orphaned ones wait for `kairan flush --discard`.  The server says of their
  * file, too, that it is gone: when a LEASE fails for that, it recalls what it had granted (server/leases/leases.c).
+ * A FLUSH that came between the removal and this word of it has made bytes stale: they are neither.
  * Before the session goes on, RECLAIM has not said yet which bytes are late.
  *
  * If the node is killed before the journal has released the bytes, its next start finds them.  The server answers
@@ -257,8 +259,8 @@ static void discard_removed(struct kr_file *file)
 {
 	const struct kr_flush *flush = file->flush;
 
-	if (!flush->late && !flush->unjudged && !flush->orphaned && !kr_flusher_of(file)->recovering &&
-		kr_flush_busy(file))
+	if (!flush->late && !flush->unjudged && (!flush->orphaned || flush->stale) &&
+		!kr_flusher_of(file)->recovering && kr_flush_busy(file))
 		kr_flush_discard(file);
 }
 

@@ -66,6 +66,7 @@ struct kr_flush {
 	uint32_t unseen, seen; /* flushes taken while others may have had older bytes cached; those of them that these
 				  have dropped since */
 	bool orphaned; /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */
+	bool stale;    /* orphaned: a FLUSH has found no file, and the server may still tell that it was removed */
 	bool unjudged; /* the server has not said yet whether its bytes may still go in (unjudged.c) */
 
 	/* The flusher's own, loop thread. */

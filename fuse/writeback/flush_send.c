@@ -305,6 +305,7 @@ static void refused(struct kr_flush_send *send, int err, int before)
 	kr_count(file->mount->counters, KR_COUNT_FLUSH_ERRORS, 1);
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
 		kr_flush_orphan(file, err);
+		file->flush->stale = err == -ESTALE && !send->damaged;
 		if (err != -ESTALE)
 			kr_flush_waive(file);
 	} else {

@@ -292,6 +292,17 @@ static void what_is_late_unjudged_or_orphaned_is_not_discarded_with_its_file(voi
 	assert_int_equal(F.file->dirty.bytes, 0);
 }
 
+static void what_a_flush_found_gone_is_discarded_with_its_file(void **state)
+{
+	(void)state;
+	write_bytes(0, 10);
+	look();
+	F.file->flush->orphaned = F.file->flush->stale = true;
+	kr_flush_hooks.discard(F.file);
+	assert_int_equal(F.file->dirty.bytes, 0);
+	assert_false(F.file->flush->orphaned);
+}
+
 static void what_is_applied_is_not_discarded(void **state)
 {
 	(void)state;
@@ -483,6 +494,7 @@ int main(void)
 		TEST(a_flush_covers_what_was_sent_and_is_gone),
 		TEST(what_is_discarded_is_not_waited_for),
 		TEST(what_is_late_unjudged_or_orphaned_is_not_discarded_with_its_file),
+		TEST(what_a_flush_found_gone_is_discarded_with_its_file),
 		TEST(what_is_applied_is_not_discarded),
 		TEST(a_loss_of_bytes_that_are_gone_is_answered_with_nothing),
 		TEST(what_is_sent_again_has_the_time_of_its_last_write),
