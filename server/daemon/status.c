@@ -203,7 +203,7 @@ json_t *kr_server_figures(const struct kr_server *server)
 	json_object_set_new(object, "parked", kr_slow_requests_status(server, now_ns));
 	json_object_set_new(object, "jobs", integer(server->jobs));
 	json_object_set_new(object, "files", integer(server->files->by_fid.count));
-	json_object_set_new(object, "idle_files", integer(server->files->idle_count));
+	json_object_set_new(object, "idle_files", integer(server->files->idle.count + server->files->gone.count));
 	json_object_set_new(object, "sessions_lost", integer(server->sessions->lost));
 	json_object_set_new(object, "conflict_files", integer(kr_conflicts_files(&server->recovery->conflicts)));
 	json_object_set_new(object, "buffer_bytes", integer(kr_buf_bytes_in_use()));

@@ -12,7 +12,7 @@
 #include "server/session/trust.h"
 #include "server/leases/watch.h"
 
-enum { IDLE_MAX = 16384 };
+enum { IDLE_MAX = 16384, GONE_MAX = 1024 };
 
 struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fid)
 {
@@ -46,7 +46,7 @@ static void file_free(struct kr_sfile *file)
 	struct kr_server *server = file->server;
 
 	assert(kr_list_empty(&file->attachments));
-	if (file->changed_epoch > server->files->forgotten_epoch)
+	if (!file->gone && file->changed_epoch > server->files->forgotten_epoch)
 		server->files->forgotten_epoch = file->changed_epoch;
 	kr_watch_forget(file);
 	kr_table_remove(&server->files->by_fid, &file->by_fid);
@@ -64,39 +64,41 @@ struct kr_sfile *kr_sfile_get(struct kr_server *server, const struct kr_fid *fid
 
 struct kr_sfile *kr_sfile_ref(struct kr_sfile *file)
 {
-	if (kr_link_linked(&file->idle)) {
+	if (file->unused) {
 		kr_list_remove(&file->idle);
-		file->server->files->idle_count--;
+		file->unused->count--;
+		file->unused = NULL;
 	}
 	file->references++;
 	return file;
 }
 
-static void drop_oldest_idle(struct kr_server *server)
+static void drop_oldest(struct kr_unused_files *unused)
 {
-	struct kr_sfile *file = KR_LIST_ENTRY(kr_list_pop(&server->files->idle), struct kr_sfile, idle);
+	struct kr_sfile *file = KR_LIST_ENTRY(kr_list_pop(&unused->list), struct kr_sfile, idle);
 
-	server->files->idle_count--;
+	unused->count--;
 	file_free(file);
 }
 
 void kr_sfile_put(struct kr_sfile *file)
 {
-	struct kr_server *server;
+	struct kr_file_table *files;
 
 	if (!file)
 		return;
 	assert(file->references > 0);
 	if (--file->references > 0)
 		return;
-	server = file->server;
-	if (file->changes == 0 && !file->carried.valid && !kr_watch_awaits(file)) {
+	if (!file->gone && file->changes == 0 && !file->carried.valid && !kr_watch_awaits(file)) {
 		file_free(file);
 		return;
 	}
-	kr_list_append(&server->files->idle, &file->idle);
-	if (++server->files->idle_count > IDLE_MAX)
-		drop_oldest_idle(server);
+	files = file->server->files;
+	file->unused = file->gone ? &files->gone : &files->idle;
+	kr_list_append(&file->unused->list, &file->idle);
+	if (++file->unused->count > file->unused->max)
+		drop_oldest(file->unused);
 }
 
 void kr_sfile_changing(struct kr_sfile *file)
@@ -285,13 +287,18 @@ void kr_files_init(struct kr_server *server)
 	server->sessions->hooks.covered_until = covered_until;
 	server->sessions->hooks.epoch = epoch_of;
 	kr_table_init(&server->files->by_fid);
-	kr_list_init(&server->files->idle);
+	server->files->idle.max = IDLE_MAX;
+	server->files->gone.max = GONE_MAX;
+	kr_list_init(&server->files->idle.list);
+	kr_list_init(&server->files->gone.list);
 }
 
 void kr_files_fini(struct kr_server *server)
 {
-	while (server->files->idle_count)
-		drop_oldest_idle(server);
+	while (server->files->idle.count)
+		drop_oldest(&server->files->idle);
+	while (server->files->gone.count)
+		drop_oldest(&server->files->gone);
 	assert(server->files->by_fid.count == 0);
 	kr_table_fini(&server->files->by_fid);
 	free(server->files);

@@ -1,7 +1,8 @@
 /* The table of files in use: per file its leases, opens, change counter and the flush room's state.
  *
  * A file is in the table while requests, sessions that have it open or leased, or flush rounds refer to it.  After
- * that it stays a while, so that its change counter goes on.  Loop thread only.
+ * that it stays a while, so that its change counter goes on.  If it is gone, it stays for FLUSHes that are on their way.
+ * Loop thread only.
  */
 #ifndef KR_SERVER_FILE_TABLE_H
 #define KR_SERVER_FILE_TABLE_H
@@ -40,12 +41,17 @@ struct kr_file_hooks {
 	void (*release)(struct kr_sfile *file, uint64_t count);
 };
 
+/* Files without users. */
+struct kr_unused_files {
+	struct kr_list list; /* kr_sfile.idle, oldest first */
+	size_t count, max;
+};
+
 /* All files in use. */
 struct kr_file_table {
 	struct kr_file_hooks hooks;
-	struct kr_table by_fid;    /* kr_sfile.by_fid */
-	struct kr_list idle;       /* kr_sfile.idle: unused, kept for their change counters, oldest first */
-	size_t idle_count;         /* IDLE_MAX at most */
+	struct kr_table by_fid; /* kr_sfile.by_fid */
+	struct kr_unused_files idle, gone;
 	uint64_t epoch;            /* ascends with every start and end of a change of bytes, and with every new file */
 	uint64_t forgotten_epoch;  /* the latest `changed_epoch` among files dropped from the table */
 	uint64_t granted, recalls; /* leases granted to nodes that asked, RECALLs sent */
@@ -55,6 +61,7 @@ struct kr_sfile {
 	struct kr_server *server;
 	struct kr_table_link by_fid;
 	struct kr_link idle;
+	struct kr_unused_files *unused; /* where `idle` is linked; NULL: the file has users */
 	uint32_t references;
 	struct kr_fid fid;
 	uint64_t opens;             /* of all sessions */

@@ -272,6 +272,8 @@ static void note_removed(struct kr_request *request)
 	file = removed->valid ? kr_sfile_find(request->server, &removed->fid) : NULL;
 	if (removed->delayed)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
+	if (file)
+		kr_sfile_ref(file);
 	if (file && orphaned)
 		file->orphan = true;
 	if (file && (removed->gone || (orphaned && file->opens == 0))) { /* closed meanwhile */
@@ -280,6 +282,7 @@ static void note_removed(struct kr_request *request)
 	}
 	if (file && (file->orphan || file->gone))
 		kr_leases_gone(file);
+	kr_sfile_put(file);
 	lost_name(request);
 }
 
