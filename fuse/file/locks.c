@@ -31,6 +31,7 @@ struct kr_lock_call {
 	struct kr_file_waiter waiter; /* until it is sent */
 	struct kr_lock want;
 	bool wait, flush, sent;
+	bool stores;  /* waits for what programs have stored through mappings */
 	bool restore; /* what it leaves at the server must be set right in [first, last] */
 	uint64_t first, last;
 	uint64_t id;                          /* of the rpc */
@@ -217,11 +218,32 @@ static bool behind_another(const struct kr_lock_call *call)
 	return false;
 }
 
+/* Makes the kernel write back what programs have stored through mappings: nothing does that but taking the pages from
+ * it.  False: there is nothing. */
+static bool ask_for_stores(struct kr_file *file)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	if (!file->holder.pages_writable)
+		return false;
+	kr_lease_state_distrust(&file->holder);
+	kr_file_step(file);
+	return true;
+}
+
+static bool awaits_stores(struct kr_lock_call *call)
+{
+	struct kr_file *file = call->locks->file;
+
+	KR_SCOPED_LOCK(&file->lock);
+	call->stores &= file->holder.suspect;
+	return call->stores;
+}
+
 static void step(struct kr_lock_call *call)
 {
 	struct kr_file *file = call->locks->file;
 
-	if (behind_another(call)) {
+	if (behind_another(call) || awaits_stores(call)) {
 		kr_file_wait(file, &call->waiter);
 		return;
 	}
@@ -239,6 +261,18 @@ static void wake(struct kr_waiter *waiter)
 	step(KR_CONTAINER_OF(waiter, struct kr_lock_call, waiter.waiter));
 }
 
+static bool holds_exclusive(const struct kr_lock_table *held, const struct kr_lock *want)
+{
+	const struct kr_lock *lock;
+
+	for (uint64_t at = want->first; at <= want->last; at = lock->last + 1) {
+		lock = kr_lock_table_held(held, &want->owner, at, want->last);
+		if (!lock || lock->kind == KR_LOCK_WRITE)
+			return lock != NULL;
+	}
+	return false;
+}
+
 struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *want, bool wait,
 	void (*done)(void *context, int err), void *context)
 {
@@ -254,6 +288,7 @@ struct kr_lock_call *kr_locks_ask(struct kr_file *file, const struct kr_lock *wa
 	/* A request for an exclusive range gives nothing up. */
 	call->flush = (want->kind != KR_LOCK_WRITE || want->owner.flock) &&
 		kr_lock_table_held(&locks->held, &want->owner, want->first, want->last);
+	call->stores = call->flush && holds_exclusive(&locks->held, want) && ask_for_stores(file);
 	kr_list_append(&locks->calls, &call->link);
 	step(call);
 	return call;

@@ -4,7 +4,9 @@
  * A request outlives its operation: an interrupted program is answered at once.  If the server grants the lock all the
  * same, the request is followed by one that restores what the program holds.
  *  - Before a lock is given up, the file's unflushed bytes go to the server: the next holder reads and overwrites them
- *    (P3).  Bytes of other files: lock_owners.h.
+ *    (P3).  Before an exclusive one is, so does what programs have stored through mappings: the next holder relies on
+ *    it, also if this daemon is killed.  (SQLite's index of a write-ahead log tells which commits there are.)  Bytes of
+ *    other files: lock_owners.h.
  *  - Requests of one owner for one file go out in the order in which they were made.
  *  - A lock that cannot be claimed again is lost.  The log says so; there is no way to tell the program.
  */
