@@ -2,12 +2,14 @@
 #include "fuse/base/notify.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "common/base/fail.h"
+#include "common/base/table.h"
 #include "fuse/base/shim.h"
 
-enum { THREADS_MAX = 16, BUSY_MAX = 10 };
+enum { THREADS_MAX = 16, BUSY_MAX = 10, COUNTS = 1024 };
 
 struct kr_notifier {
 	struct fuse_session *fuse;
@@ -19,12 +21,24 @@ struct kr_notifier {
 	pthread_t thread[THREADS_MAX];
 };
 
+static atomic_uint counts[COUNTS];
+
+static atomic_uint *count_of(uint64_t nodeid)
+{
+	return &counts[kr_hash_bytes(&nodeid, sizeof(nodeid)) % COUNTS];
+}
+
+uint32_t kr_notify_count(uint64_t nodeid)
+{
+	return atomic_load(count_of(nodeid));
+}
+
 /* A device that is just reading into a page may dirty it again after it was unmapped and written.  The kernel then
  * keeps the page: try again. */
 int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
 {
 	int err = 0;
-
+	atomic_fetch_add(count_of(nodeid), 1);
 	for (unsigned tries = 0; tries < BUSY_MAX; tries++) {
 		err = fuse_lowlevel_notify_inval_inode(fuse, nodeid, (off_t)range->offset, (off_t)range->length);
 		if (err != -EBUSY)

@@ -40,6 +40,9 @@ void kr_notifier_free(struct kr_notifier *notifier);
 /* In kr-notify, for a `done`: drops RANGE of the inode's pages.  0; -ENOENT: the kernel does not know the inode any
  * more; other errors as for `done`. */
 int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range);
+/* A count that changes before the kernel is told of the inode: what it hears after that of a size in an answer to an
+ * older question, it does not believe.  (Other inodes may share the count.) */
+uint32_t kr_notify_count(uint64_t nodeid);
 /* Any thread; never blocks. */
 void kr_notify(struct kr_notifier *notifier, struct kr_notify_job *job);
 

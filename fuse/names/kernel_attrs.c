@@ -110,7 +110,7 @@ static int notify(struct kr_mount *mount, uint64_t number)
 	if (KR_FAULT("attrs.keep"))
 		return 0;
 	atomic_fetch_add_explicit(&mount->kernel_attrs->taken, 1, memory_order_relaxed);
-	return fuse_lowlevel_notify_inval_inode(mount->fuse, number, -1, 0);
+	return kr_notify_drop(mount->fuse, number, &KR_NOTIFY_ATTRIBUTES);
 }
 
 /* For an inode that an unanswered request of the kernel holds.  The kernel has it before the answer. */

@@ -11,18 +11,20 @@
 
 #include "common/base/fault.h"
 #include "fuse/base/counters.h"
+#include "fuse/base/notify.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/file_read.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/readcache/stage.h"
 #include "fuse/writeback/flush.h"
 
-enum { PAGE_MASK = 4095, IN_LOOP_MAX = 64 * 1024 };
+enum { PAGE = 4096, PAGE_MASK = PAGE - 1, IN_LOOP_MAX = 64 * 1024 };
 
 struct read_op {
 	struct kr_file_op file_op;
 	const struct kr_handle *handle;
 	uint64_t number;
+	uint32_t notified; /* kr_notify_count when it came */
 	struct kr_parked_io parked;
 	bool entered;
 	uint8_t kinds; /* entered */
@@ -215,10 +217,23 @@ static int make_plan(struct read_op *read)
 	return kr_read_plan_init(&read->plan, file, read->parked.offset, read->parked.length);
 }
 
+/* Whether the kernel would put zeros behind the file's end: it has asked for pages behind it, and does not believe the
+ * end that the answer shows, since it was notified meanwhile (inode_table.h).  So it is when it knows the size of what
+ * another node has written, and the server then refuses these bytes. */
+static bool would_show_zeros(const struct read_op *read)
+{
+	return read->parked.page && read->plan.length + PAGE <= read->parked.length &&
+		kr_notify_count(read->number) != read->notified;
+}
+
 static void answer(struct read_op *read)
 {
 	struct kr_op *op = &read->file_op.op;
 
+	if (would_show_zeros(read)) { /* the kernel asks again for pages that it has read ahead */
+		kr_op_reply_err(op, -EIO);
+		return;
+	}
 	(void)KR_FAULT("read.answer");
 	if (op->waited_ns[KR_WAIT_SERVER] && kr_stage_pulls_from_node(read->file_op.file->stage)) {
 		op->waited_ns[KR_WAIT_NODE] = op->waited_ns[KR_WAIT_SERVER];
@@ -355,6 +370,7 @@ void kr_op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, struc
 	read->file_op.op.fini = fini_read;
 	read->handle = handle;
 	read->number = ino;
+	read->notified = kr_notify_count(ino);
 	read->parked.offset = (uint64_t)offset;
 	read->parked.length = size;
 	read->parked.page = page;
