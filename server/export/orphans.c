@@ -370,16 +370,20 @@ static int link_here(struct kr_orphans *orphans, int fd, const char *name)
 	return r == -ENOENT && renew(orphans) == 0 ? try_link(orphans, fd, name) : r;
 }
 
+static bool has_other_names(int fd)
+{
+	struct stat st;
+
+	return fstatat(fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_nlink > 1;
+}
+
 /* The filesystem has no room for a link, nor for a rename: btrfs has a reserve for unlink only. The descriptor FD,
  * doubled, keeps the file until the server ends. A file with other names needs no keeping. ERR if that cannot be. */
 static int keep_open(struct kr_orphans *orphans, int fd, struct kr_removal *removal, int err)
 {
-	struct stat st;
 	int kept_fd;
 
-	if (fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
-		return err;
-	if (st.st_nlink > 1)
+	if (has_other_names(fd))
 		return 0;
 	kept_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 	if (kept_fd < 0)
@@ -452,6 +456,9 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 		removal->orphaned = held->name[0] != 0;
 		needed = held->holds > 0 && !removal->orphaned;
 	}
+	/* No other thread takes its other names now.  Without handles only the removed one may be known. */
+	if (needed && orphans->export->by_handle && has_other_names(fd))
+		needed = false;
 	if (needed || (delay && !removal->orphaned))
 		r = keep(orphans, fd, removal, needed);
 	removal->orphaned |= r == 0 && (removal->made || removal->moved || removal->opened);

@@ -4,7 +4,8 @@
  * without a name (O_TMPFILE) begins with "t" and may get a name. The link is made before the name is removed, so no
  * crash loses a held file. Where the filesystem has no room for a link, a descriptor keeps the orphan, and the end of
  * the server loses it. Thread-safe. A hold waits while the file is being removed (and then finds it gone); the
- * removal looks for holds when it begins: so one of the two wins. */
+ * removal looks for holds when it begins: so one of the two wins. A held file with
+ * another name is no orphan. */
 #ifndef KR_SERVER_ORPHANS_H
 #define KR_SERVER_ORPHANS_H
 

@@ -81,6 +81,14 @@ wait $reader || fail "reading what was removed after the server's end"
 same "$WORK/got.crash" "$WORK/bytes"
 until_ok 10 "gone after its last close" no_orphans || fail "it stays after the last close"
 
+note "a file with another name is no orphan, before it loses that one, too"
+cp "$WORK/bytes" "$EXPORT/d/first"
+on node1 sh -c "exec 3<$(mnt 1)/d/first; ln $(mnt 1)/d/first $(mnt 1)/d/second; rm $(mnt 1)/d/first
+	stat -c %h $EXPORT/d/second >$WORK/links; rm $(mnt 1)/d/second; cat <&3 >$WORK/got.second" || fail "two names"
+[ "$(cat "$WORK/links")" = 1 ] || fail "the file has $(cat "$WORK/links") links in the export, with one name"
+same "$WORK/got.second" "$WORK/bytes"
+until_ok 10 "gone after its last close" no_orphans || fail "it stays after the last close"
+
 note "removed in the export itself: no node keeps its bytes on the disk"
 cp "$WORK/bytes" "$EXPORT/d/local"
 read_it local && read_it local || fail "read"

@@ -162,18 +162,21 @@ static void a_held_file_outlives_its_name_when_the_private_directory_was_removed
 	assert_int_equal(orphans(), 0);
 }
 
-static void an_orphan_with_other_names_counts_them(void **state)
+static void a_held_file_outlives_its_last_name_and_counts_its_names(void **state)
 {
 	struct kr_fid file = create("a", KR_OPEN_BOTH, true, NULL);
+	struct kr_removed removed;
 	struct kr_attr attr;
 
 	(void)state;
 	ok(kr_export_link(F.export, &root_cred, &file, &F.root, "b", &attr));
-	unlink_name("a", true);
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "a", false, 0, &removed));
+	assert_true(removed.named && !removed.gone);
 	assert_int_equal(attr_of(&file).nlink, 1);
 	ok(kr_export_link(F.export, &root_cred, &file, &F.root, "c", &attr));
 	assert_int_equal(attr.nlink, 2);
-	unlink_name("b", true);
+	ok(kr_export_remove(F.export, &root_cred, &F.root, "b", false, 0, &removed));
+	assert_true(removed.named && !removed.gone);
 	unlink_name("c", true);
 	assert_int_equal(attr_of(&file).nlink, 0);
 	kr_export_release(F.export, &file, 1);
@@ -392,7 +395,7 @@ static int run(void)
 		CASE(a_replaced_file_with_another_name_or_open_keeps_its_counts),
 		CASE(a_removal_that_fails_leaves_no_orphan),
 		CASE(a_held_file_outlives_its_name_when_the_private_directory_was_removed),
-		CASE(an_orphan_with_other_names_counts_them),
+		CASE(a_held_file_outlives_its_last_name_and_counts_its_names),
 		cmocka_unit_test_setup_teardown(
 			a_held_file_outlives_its_name_when_there_is_no_room_for_a_link, set_up, end_faults),
 		CASE(orphans_survive_a_restart_until_reclaimed_or_swept),
