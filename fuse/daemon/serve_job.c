@@ -16,7 +16,7 @@
 #include "fuse/daemon/job_keeper.h"
 #include "fuse/daemon/serve.h"
 
-enum { ASK_AGAIN_MS = 20, ASK_AGAIN_MAX_MS = 1000 };
+enum { ASK_AGAIN_MS = 20, ASK_AGAIN_MAX_MS = 1000, SAYS_AFTER_MS = 1000 };
 
 struct job {
 	const struct kr_mount_options *options;
@@ -77,7 +77,9 @@ static int join(struct job *job)
 {
 	const uint64_t patience_ms = job->options->connect_timeout,
 		       ends_ns = kr_clock_ns() + patience_ms * KR_NS_PER_MS;
+	const uint64_t says_ns = kr_clock_ns() + SAYS_AFTER_MS * KR_NS_PER_MS;
 	unsigned wait_ms = ASK_AGAIN_MS;
+	bool said = false;
 	int err;
 
 	for (;;) {
@@ -89,6 +91,11 @@ static int join(struct job *job)
 		if (kr_clock_ns() >= ends_ns)
 			return kr_fail(-ETIMEDOUT, "%s; gave up after %g s (connect_timeout)", kr_fail_reason(),
 				(double)patience_ms / 1e3);
+		if (!said && kr_clock_ns() >= says_ns) {
+			kr_log_warn("%s; trying again for %g s (connect_timeout)", kr_fail_reason(),
+				(double)(ends_ns - kr_clock_ns()) / 1e9);
+			said = true;
+		}
 		kr_sleep_ms(wait_ms);
 		wait_ms = KR_MIN(wait_ms * 2, (unsigned)ASK_AGAIN_MAX_MS);
 	}
