@@ -90,8 +90,14 @@ static void check_room(struct kr_findings *findings, const char *path, int fd, c
 static void check_local(struct kr_findings *findings, const json_t *status)
 {
 	const char *path = kr_text_of(status, "local");
-	KR_AUTO_FD int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	KR_AUTO_FD int fd = -1;
 
+	if (json_object_get(status, "lender")) {
+		kr_findings_add(findings, KR_FINDING_OK, "local directory", NULL, "%s is at node %s, and not looked at",
+			path, kr_text_of(status, "lender"));
+		return;
+	}
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
 		kr_findings_add(findings, KR_FINDING_PROBLEM, "local directory",
 			"bring it back and mount again; what its journal held is lost with it", "%s: %s", path,
