@@ -61,6 +61,9 @@ static int open_journal(const char *path, int *ret_fd, struct kr_scan **ret_scan
 	if (err || local || (*ret_scan)->segment_count || (*ret_scan)->blank_count || (*ret_scan)->refused)
 		return err;
 	kr_scan_free(*ret_scan);
+	if (faccessat(*ret_fd, "kairan-job/mount/journal", F_OK, 0) == 0)
+		return kr_fail(
+			-ENOENT, "%s is of a mount with view=job, whose journal is in %s/kairan-job/mount", path, path);
 	return kr_fail(-ENOENT, "%s holds no journal (it should be what local= of the mount named)", path);
 }
 

@@ -71,7 +71,7 @@ static int make_place(const struct keeper *keeper)
 		return kr_fail_errno(err, "cannot write %s/" KR_JOB_PLACE "/options", kr_local_path(keeper->local));
 	err = size ? kr_project_limit(place, "export", size, KR_MAX(size / KR_SPACE_PER_INODE, UINT64_C(16))) : 0;
 	if (err < 0)
-		return kr_fail_errno(err,
+		return kr_fail(err,
 			"size: the disk of %s cannot keep a limit by a project's quota (mount it with prjquota, as root, or "
 			"leave size out)",
 			kr_local_path(keeper->local));
