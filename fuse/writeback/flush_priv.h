@@ -19,12 +19,14 @@ struct kr_flusher {
 	struct kr_task space_task;
 	struct kr_list damage; /* struct kr_journal_damage: what the recovery set aside, for status */
 	uint32_t damages;
-	uint64_t burst_max;      /* unflushed bytes of a file above which a burst is no reason to wait */
-	json_t *conflicts;       /* for status: the conflict files of this mount, the latest KR_LATE_SHOWN */
-	uint64_t conflict_files; /* all of them */
-	uint64_t stuck_said_ns;  /* when the log last said that what was refused fills the journal; 0: never */
-	bool recovering;         /* between the loss of a session and the next one going on */
-	bool lost;               /* ... and it was a new one: the server may have forgotten what it owes us */
+	uint64_t burst_max;       /* unflushed bytes of a file above which a burst is no reason to wait */
+	json_t *conflicts;        /* for status: the conflict files of this mount, the latest KR_LATE_SHOWN */
+	uint64_t conflict_files;  /* all of them */
+	uint64_t stuck_said_ns;   /* when the log last said that what was refused fills the journal; 0: never */
+	uint64_t refused_said_ns; /* when the log began to count the lines of files that the server refuses... */
+	uint32_t refused_said;    /* ... of which there were so many in this minute */
+	bool recovering;          /* between the loss of a session and the next one going on */
+	bool lost;                /* ... and it was a new one: the server may have forgotten what it owes us */
 	bool stopped;
 };
 
@@ -34,7 +36,8 @@ enum {
 	KR_FLUSH_EXTENTS_MAX = 16384, /* with so many dirty pieces a file is flushed */
 	KR_FLUSH_RANGES_MAX = 8192,
 	KR_FLUSH_BURST_MS = 1000,
-	KR_FLUSH_STUCK_S = 60
+	KR_FLUSH_STUCK_S = 60,
+	KR_FLUSH_REFUSED_LINES = 20, /* of the log, in a minute */
 };
 
 /* One FLUSH in flight. */

@@ -297,10 +297,30 @@ static void dirty_applied(struct kr_flush_send *send, const struct kr_flush_repl
 	pthread_mutex_unlock(&file->lock);
 }
 
+/* On a full disk there can be thousands of such files, and the log has other things to say. */
+static void say_refused(struct kr_file *file, int err)
+{
+	struct kr_flusher *flusher = file->mount->flusher;
+	const uint64_t now = kr_clock_ns();
+	struct kr_file_label label;
+
+	if (now - flusher->refused_said_ns >= 60 * KR_NS_PER_S) {
+		flusher->refused_said_ns = now;
+		flusher->refused_said = 0;
+	}
+	if (flusher->refused_said > KR_FLUSH_REFUSED_LINES)
+		return;
+	if (flusher->refused_said++ < KR_FLUSH_REFUSED_LINES)
+		kr_log_warn("%s: its bytes are not at the server and stay in the journal: %s",
+			kr_file_label(file, &label), strerror(-err));
+	else
+		kr_log_warn("more files are refused; the log does not name them for a minute ('kairan status' counts "
+			    "them, 'kairan flush' names them)");
+}
+
 static void refused(struct kr_flush_send *send, int err, int before)
 {
 	struct kr_file *file = send->file;
-	struct kr_file_label label;
 
 	kr_count(file->mount->counters, KR_COUNT_FLUSH_ERRORS, 1);
 	if (err == -ESTALE || send->damaged || send->read_err == -EBADMSG) {
@@ -312,8 +332,7 @@ static void refused(struct kr_flush_send *send, int err, int before)
 		kr_file_flush_failed(file, err);
 	}
 	if (err != before) /* once, not at each retry */
-		kr_log_warn("%s: its bytes are not at the server and stay in the journal: %s",
-			kr_file_label(file, &label), strerror(-err));
+		say_refused(file, err);
 }
 
 static void answer(struct kr_flush_send *send, int err, const struct kr_flush_reply *reply)
