@@ -3,9 +3,8 @@
  * An orphan lies in .kairan/orphans as a hard link: "o" and 16 hex digits (of its identity's code). An orphan made
  * without a name (O_TMPFILE) begins with "t" and may get a name. The link is made before the name is removed, so no
  * crash loses a held file. Where the filesystem has no room for a link, a descriptor keeps the orphan, and the end of
- * the server loses it. Thread-safe. A hold waits while the file is being removed (and then finds it gone); the
- * removal looks for holds when it begins: so one of the two wins. A held file with
- * another name is no orphan. */
+ * the server loses it. A held file with another name is no orphan. Thread-safe. A hold waits while the file is being
+ * removed (and then finds it gone); the removal looks for holds when it begins: so one of the two wins. */
 #ifndef KR_SERVER_ORPHANS_H
 #define KR_SERVER_ORPHANS_H
 

@@ -1,7 +1,7 @@
 /* The table of files in use: per file its leases, opens, change counter and the flush room's state.
  *
  * A file is in the table while requests, sessions that have it open or leased, or flush rounds refer to it.  After
- * that it stays a while, so that its change counter goes on.  If it is gone, it stays for FLUSHes that are on their way.
+ * that it stays a while, so that its change counter goes on; or, if it is gone, for FLUSHes that are on their way.
  * Loop thread only.
  */
 #ifndef KR_SERVER_FILE_TABLE_H
