@@ -21,7 +21,7 @@ struct kr_notifier {
 	pthread_t thread[THREADS_MAX];
 };
 
-static atomic_uint counts[COUNTS];
+static atomic_uint counts[COUNTS]; /* by the node number's hash */
 
 static atomic_uint *count_of(uint64_t nodeid)
 {
@@ -38,6 +38,7 @@ uint32_t kr_notify_count(uint64_t nodeid)
 int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range)
 {
 	int err = 0;
+
 	atomic_fetch_add(count_of(nodeid), 1);
 	for (unsigned tries = 0; tries < BUSY_MAX; tries++) {
 		err = fuse_lowlevel_notify_inval_inode(fuse, nodeid, (off_t)range->offset, (off_t)range->length);

@@ -37,11 +37,11 @@ struct kr_notify_job {
 int kr_notifier_new(struct fuse_session *fuse, struct kr_notifier **ret_notifier);
 /* Waits until all queued jobs have run.  Meanwhile workers must still serve the kernel, or the session be unmounted. */
 void kr_notifier_free(struct kr_notifier *notifier);
-/* In kr-notify, for a `done`: drops RANGE of the inode's pages.  0; -ENOENT: the kernel does not know the inode any
- * more; other errors as for `done`. */
+/* Drops RANGE of the inode's pages: in kr-notify, for a `done`.  KR_NOTIFY_ATTRIBUTES waits for no page: any thread.
+ * 0; -ENOENT: the kernel does not know the inode any more; other errors as for `done`. */
 int kr_notify_drop(struct fuse_session *fuse, uint64_t nodeid, const struct kr_range *range);
-/* A count that changes before the kernel is told of the inode: what it hears after that of a size in an answer to an
- * older question, it does not believe.  (Other inodes may share the count.) */
+/* How many invalidations the daemon has sent for the inode, or more: inodes share counts.  The kernel does not believe
+ * the file's end in the answer to a read that it sent before an invalidation. */
 uint32_t kr_notify_count(uint64_t nodeid);
 /* Any thread; never blocks. */
 void kr_notify(struct kr_notifier *notifier, struct kr_notify_job *job);

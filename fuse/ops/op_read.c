@@ -217,9 +217,9 @@ static int make_plan(struct read_op *read)
 	return kr_read_plan_init(&read->plan, file, read->parked.offset, read->parked.length);
 }
 
-/* Whether the kernel would put zeros behind the file's end: it has asked for pages behind it, and does not believe the
- * end that the answer shows, since it was notified meanwhile (inode_table.h).  So it is when it knows the size of what
- * another node has written, and the server then refuses these bytes. */
+/* Whether the kernel would show zeros behind the file's end: it has asked for pages behind that end, and does not
+ * believe the end that the answer shows, because it got an invalidation after the question (inode_table.h).  It knows a
+ * size from before another node truncated the file, or from before the server refused what another node had written. */
 static bool would_show_zeros(const struct read_op *read)
 {
 	return read->parked.page && read->plan.length + PAGE <= read->parked.length &&
@@ -230,8 +230,8 @@ static void answer(struct read_op *read)
 {
 	struct kr_op *op = &read->file_op.op;
 
-	if (would_show_zeros(read)) { /* the kernel asks again for pages that it has read ahead */
-		kr_op_reply_err(op, -EIO);
+	if (would_show_zeros(read)) { /* the kernel, or else the program, tries again, and then the answer counts */
+		kr_op_reply_err(op, -EINTR);
 		return;
 	}
 	(void)KR_FAULT("read.answer");
