@@ -611,3 +611,10 @@ struct kr_time kr_file_now(struct kr_mount *mount)
 
 	return (struct kr_time){.sec = ns / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)(ns % (int64_t)KR_NS_PER_S)};
 }
+
+struct kr_time kr_file_write_time(const struct kr_file *file)
+{
+	struct kr_time now = kr_file_now(file->mount), ctime = file->base.ctime;
+
+	return kr_time_compare(ctime, now) > 0 && ctime.sec <= now.sec + 1 ? ctime : now;
+}

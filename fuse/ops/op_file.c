@@ -53,21 +53,11 @@ uint8_t kr_file_write_kinds(const struct kr_file *file, bool append)
 	return append || file->mount->options->coherence == KR_COHERENCE_ORDERED ? KR_LEASE_ALL : KR_LEASE_WRITE;
 }
 
-/* By the server's clock, of which the node knows the least that it can show.  So the file's last change can seem to be
- * after now; a write that comes after it is never before it, or the server could take it for a change by others
- * (server/recovery/late.h).  A later ctime is of a clock that was set back.  [lock] held. */
-static struct kr_time time_of_write(const struct kr_file *file)
-{
-	struct kr_time now = kr_file_now(file->mount), ctime = file->base.ctime;
-
-	return kr_time_compare(ctime, now) > 0 && ctime.sec <= now.sec + 1 ? ctime : now;
-}
-
 int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size_t length,
 	const struct kr_write_how *how, size_t *done)
 {
 	struct kr_journal *journal = file->mount->journal;
-	struct kr_time now = time_of_write(file);
+	struct kr_time now = kr_file_write_time(file);
 
 	if (!file->journal_file) {
 		KR_AUTO_FREE char *path = kr_inode_path(file->mount->inodes, &file->fid);

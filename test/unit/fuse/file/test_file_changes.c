@@ -91,6 +91,33 @@ static void attributes_show_unflushed_bytes(void **state)
 	turn();
 }
 
+static int64_t write_time_ns_after(struct kr_file *file, int64_t ahead_ns)
+{
+	int64_t now_ns = INT64_C(100000) * (int64_t)KR_NS_PER_S, ctime_ns = now_ns + ahead_ns;
+	struct kr_time time;
+
+	atomic_store(&mount.server_clock_offset_ns, now_ns - (int64_t)kr_clock_ns());
+	pthread_mutex_lock(&file->lock);
+	file->base.ctime = (struct kr_time){
+		.sec = ctime_ns / (int64_t)KR_NS_PER_S, .nsec = (uint32_t)(ctime_ns % (int64_t)KR_NS_PER_S)};
+	time = kr_file_write_time(file);
+	pthread_mutex_unlock(&file->lock);
+	return time.sec * (int64_t)KR_NS_PER_S + time.nsec - ctime_ns;
+}
+
+static void a_write_is_not_older_than_the_change_before_it(void **state)
+{
+	const int64_t second = (int64_t)KR_NS_PER_S;
+	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
+
+	(void)state;
+	assert_true(write_time_ns_after(file, -second) >= second);
+	assert_int_equal(write_time_ns_after(file, second), 0);              /* the node's notion of the clock lags */
+	assert_true(write_time_ns_after(file, 100 * second) < -98 * second); /* the clock was set back */
+	kr_file_put(file);
+	turn();
+}
+
 static void attributes_asked_before_a_flush_ended_are_outdated(void **state)
 {
 	struct kr_file *file = kr_file_get_or_new(&mount, &fid);
@@ -193,6 +220,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(closes_are_counted_together, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_last_close_waits_for_the_flush, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_show_unflushed_bytes, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_write_is_not_older_than_the_change_before_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(attributes_asked_before_a_flush_ended_are_outdated, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_answer_to_a_change_says_what_is_true_after_it, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_change_waits_for_the_flush_and_hears_of_its_failure, setup, teardown),
