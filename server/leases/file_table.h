@@ -50,8 +50,9 @@ struct kr_unused_files {
 /* All files in use. */
 struct kr_file_table {
 	struct kr_file_hooks hooks;
-	struct kr_table by_fid; /* kr_sfile.by_fid */
-	struct kr_unused_files idle, gone;
+	struct kr_table by_fid;      /* kr_sfile.by_fid */
+	struct kr_unused_files idle; /* kept for their change counters */
+	struct kr_unused_files gone; /* kept for FLUSHes that are on their way */
 	uint64_t epoch;            /* ascends with every start and end of a change of bytes, and with every new file */
 	uint64_t forgotten_epoch;  /* the latest `changed_epoch` among files dropped from the table */
 	uint64_t granted, recalls; /* leases granted to nodes that asked, RECALLs sent */

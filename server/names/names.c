@@ -273,7 +273,7 @@ static void note_removed(struct kr_request *request)
 	if (removed->delayed)
 		file = kr_delayed_unlink_add(request->server, &removed->fid);
 	if (file)
-		kr_sfile_ref(file);
+		kr_sfile_ref(file); /* an unused file that is gone changes its place in the table with the put */
 	if (file && orphaned)
 		file->orphan = true;
 	if (file && (removed->gone || (orphaned && file->opens == 0))) { /* closed meanwhile */

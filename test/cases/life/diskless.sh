@@ -56,6 +56,8 @@ kairan 2 status "$M" | grep -q "node node2 has no disk: process and local direct
 kairan 2 flush "$M" >/dev/null || fail "kairan flush"
 kairan 1 status | grep -q "node node2 has no disk" || fail "the lender does not show it: $(kairan 1 status)"
 kairan 2 status --check "$M" >/dev/null || fail "not healthy"
+kairan 2 doctor "$M" >"$WORK/said" 2>&1
+grep -q "local directory: .* is at node node1" "$WORK/said" || fail "doctor: $(cat "$WORK/said")"
 
 note "broken connections"
 python3 "$TOP/test/programs/appends.py" write "$MINE/appends" 0 300 & appends=$!

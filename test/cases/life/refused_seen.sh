@@ -37,6 +37,12 @@ for round in 1 2 3; do for size in 5 1000000; do for how in seq random; do
 	read -r known length rest <"$WORK/seen"
 	[ -z "$rest" ] || fail "$name: node 2 read $length bytes of $known, with others than were written: $rest"
 done; done; done
+note "the log names some of many refused files"
+on node1 sh -c 'for i in $(seq 30); do echo A >"$1/seq.more$i"; done' sh "$(mnt 1)"
+is_said() { grep -q "more files are refused; the log does not name them for a minute" "$WORK/node1/log"; }
+until_ok 10 "many are refused" is_said || fail "the log: $(tail -3 "$WORK/node1/log")"
+named=$(grep -c "its bytes are not at the server" "$WORK/node1/log")
+[ "$named" -eq 20 ] || fail "the log names $named files"
 on node1 sh -c 'rm -f "$1"/seq* "$1"/random*' sh "$(mnt 1)"
 rm "$EXPORT/filler"
 until_ok 20 "node 1 drains" kairan 1 flush --timeout 5 "$(mnt 1)" >"$WORK/said" 2>&1 || fail "$(cat "$WORK/said")"

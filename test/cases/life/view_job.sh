@@ -147,6 +147,8 @@ dd if="$(seen $other a)/big" of="$(seen $other a)/copy" bs=1M 2>/dev/null && [ "
 kill -KILL "${DAEMON[$other.a]}"
 wait "${DAEMON[$other.a]}" 2>/dev/null
 on node$other umount -l "$(at $other a)"
+"$B/tools/kairan" journal "$WORK/node$other/local/a" >"$WORK/said" 2>&1 && fail "kairan journal finds one there"
+grep -q "whose journal is in .*/kairan-job/mount" "$WORK/said" || fail "kairan journal: $(cat "$WORK/said")"
 on node$head sh -c "echo on >$(at $head a)/on" || fail "a member's death disturbs the head"
 enter $other a
 [ "$(on node$other cat "$(at $other a)/kept" "$(at $other a)/on" | tr '\n' ' ')" = "kept on " ] || fail "a member that came back sees something else"
@@ -166,6 +168,9 @@ enter $other a
 note "the site's kairand is killed and comes back: the job goes on, and has the same head"
 server_kill
 on node$member sh -c "echo without >$(at $member a)/without" && [ "$(cat "$(seen $other a)/without")" = without ] || fail "the job needs the site's kairand"
+job $other h connect_timeout=3
+wait "${DAEMON[$other.h]}" && fail "a job begins without the site's kairand"
+tail -2 "$WORK/node$other/log" | grep -q "trying again for [0-9.]* s (connect_timeout)" || fail "the log: $(tail -2 "$WORK/node$other/log")"
 leave $other a
 job $other a
 server
