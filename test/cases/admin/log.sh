@@ -141,13 +141,18 @@ on node1 stat "$M/all/ab/x" 2>/dev/null
 on node1 mkdir "$M/all/roots"
 until_line path ' rename /all/a/1 to /all/2 ' on node1 sh -c "> $M/all/a/1 && mv $M/all/a/1 $M/all/2"
 until_line user ' create /all/mine ' as sh -c "rm -f $M/all/mine && > $M/all/mine"
-kill -STOP "${DAEMON[server]}"
-on node1 mkdir "$M/all/late" &
-mkdir=$!
-sleep 1.5 # the time that the operation takes, of which the log tells
-kill -CONT "${DAEMON[server]}"
-wait $mkdir || fail "mkdir"
-until_line slow '"operation"' true
+# slow_mkdir: an operation that takes 1.5 s, unless the machine gave its program no processor for as long.
+slow_mkdir() {
+	kill -STOP "${DAEMON[server]}"
+	LATE=$((LATE + 1))
+	on node1 mkdir "$M/all/late$LATE" &
+	local mkdir=$!
+	sleep 1.5
+	kill -CONT "${DAEMON[server]}"
+	wait $mkdir || fail "mkdir"
+}
+LATE=0
+until_line slow '"operation"' slow_mkdir
 end_log slow
 read_log pid --pid "$(cat "$WORK/begun")" --json
 until_line pid 'waits"' true
