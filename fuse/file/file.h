@@ -190,7 +190,7 @@ const char *kr_file_label(const struct kr_file *file, struct kr_file_label *ret)
 /* The server's clock now, from the offset that HELLO and PING gave. Any thread. */
 struct kr_time kr_file_now(struct kr_mount *mount);
 /* The time of a write that a program makes now.  kr_file_now lags by up to the time of a slow reply, but a write is not
- * older than the file's ctime that the node knows: else the server takes the change that set it for one that others made
+ * older than the file's ctime that the node knows.  Else the server takes what set that ctime for a change by others
  * after the write (server/recovery/late.h).  A ctime far ahead is of a clock that was set back.  [lock] held. */
 struct kr_time kr_file_write_time(const struct kr_file *file);
 
