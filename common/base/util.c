@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -189,6 +191,13 @@ struct kr_fd_path kr_fd_path(int fd)
 
 	snprintf(path.text, sizeof(path.text), "/proc/self/fd/%d", fd);
 	return path;
+}
+
+bool kr_is_fuse(int fd)
+{
+	struct statfs fs;
+
+	return fstatfs(fd, &fs) == 0 && (unsigned long)fs.f_type == FUSE_SUPER_MAGIC;
 }
 
 int kr_close(int fd)

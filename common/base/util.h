@@ -80,6 +80,8 @@ struct kr_fd_path {
 	char text[32];
 };
 struct kr_fd_path kr_fd_path(int fd);
+/* Whether FD is a file of a FUSE filesystem. */
+bool kr_is_fuse(int fd);
 /* close(2) whose error counts: 0 or -errno. */
 int kr_close(int fd);
 

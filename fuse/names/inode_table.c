@@ -227,7 +227,7 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 		set_place(inode, parent, name);
 	if (inode->type == S_IFDIR)
 		keep_said(inode, attr);
-	*ret_generation = inode->generation;
+	*ret_generation = (uint32_t)kr_fid_hash(fid);
 	*ret_number = number_of(inodes, inode);
 	return 0;
 }

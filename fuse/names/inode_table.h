@@ -39,9 +39,10 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes);
 void kr_inodes_free(struct kr_inodes *inodes);
 /* The file behind a number that the kernel gave us and has not been answered for: it cannot have forgotten it. */
 void kr_inode_fid(struct kr_inodes *inodes, uint64_t number, struct kr_fid *ret_fid);
-/* Counts one lookup of the file and gives its number and generation for the reply.  ATTR is what the server says of it;
- * PARENT and NAME are where it was found, for messages to people; NULL: not known.  0, -ENOMEM, or -EIO: ATTR cannot be
- * true. */
+/* Counts one lookup of the file and gives its number and generation for the reply.  The generation depends on FID
+ * alone, so a kairand that exports this mount knows the file again (server/export/entry.c).  ATTR is what the server
+ * says of it; PARENT and NAME are where it was found, for messages to people; NULL: not known.  0, -ENOMEM, or -EIO:
+ * ATTR cannot be true. */
 int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const struct kr_attr *attr,
 	const struct kr_fid *parent, const char *name, uint64_t *ret_number, uint64_t *ret_generation);
 /* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes. The

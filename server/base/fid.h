@@ -1,8 +1,10 @@
 /* File identities on the wire: what a struct kr_fid holds, and the code that keeps clients from inventing one.
  *
  *   offset  size  field
- *        0     1  kind     1 HANDLE: the kernel's file handle;  2 INODE: inode number and birth time (no privilege)
+ *        0     1  kind     1 HANDLE: the kernel's file handle;  2 INODE: inode number and birth time
+ *                  (without privileges, and on FUSE)
  *        1     n  HANDLE: u32 handle type, then 1..128 bytes of handle;  INODE: u64 ino, u64 seconds, u32 nanoseconds
+ *                  (without a birth time: the generation, 0)
  *      1+n     8  SipHash-2-4 of all bytes before, under the export's secret
  *
  * Integers big-endian.  The secret lies in the server's state directory, so identities outlive the process.  A client

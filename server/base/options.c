@@ -52,6 +52,12 @@ static const struct kr_option table[] = {
 		.value_name = "GID", .help = "The anonymous group."},
 	{.name = "read_only", .type = KR_OPTION_BOOL, .offset = FIELD(read_only), .default_text = "false",
 		.help = "Refuse all changes of the export (EROFS)."},
+	{.name = "gateway", .type = KR_OPTION_BOOL, .offset = FIELD(gateway), .default_text = "false",
+		.help = "Be one of several kairands that export the same directory of a network filesystem, all with "
+			"this option. What holds between their nodes: GATEWAYS in kairand(8)."},
+	{.name = "localflock", .type = KR_OPTION_BOOL, .offset = FIELD(localflock), .default_text = "false",
+		.help = "With --gateway, grant locks that only the nodes of this kairand know of. Without it programs "
+			"get no locks (ENOLCK)."},
 	{.name = "allow", .type = KR_OPTION_LIST, .offset = FIELD(allow), .value_name = "NETWORK",
 		.help = "Accept connections from this network only (10.1.0.0/16, fd00::/8); can be given several "
 			"times."},
@@ -173,6 +179,13 @@ int kr_server_options_check(struct kr_server_options *options, const struct kr_a
 		return kr_fail(-EINVAL, "--insecure lets everybody in, --munge only who proves who he is: choose one");
 	if (options->key.count && options->insecure)
 		return kr_fail(-EINVAL, "--insecure lets everybody in, --key only who has a key: choose one");
+	if (options->localflock && !options->gateway)
+		return kr_fail(
+			-EINVAL, "--localflock is for a kairand with --gateway: without it all nodes know all locks");
+	if (options->gateway && options->watch == KR_WATCH_NONE)
+		return kr_fail(-EINVAL,
+			"--watch=none is for an export that nobody else changes, --gateway for one that "
+			"other gateways do: choose one");
 	for (size_t i = 0; i < options->allow.count; i++) {
 		struct network network;
 

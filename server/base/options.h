@@ -5,6 +5,7 @@
 #include "common/config/options.h"
 
 enum kr_commit_mode { KR_COMMIT_SHARE, KR_COMMIT_NEVER };
+enum kr_watch_mode { KR_WATCH_AUTO, KR_WATCH_SWEEP, KR_WATCH_NONE };
 enum kr_squash { KR_SQUASH_NONE, KR_SQUASH_ROOT, KR_SQUASH_ALL };
 
 struct kr_server_options {
@@ -21,6 +22,7 @@ struct kr_server_options {
 	char *munge_socket; /* NULL: munged's default */
 	int commit;         /* enum kr_commit_mode */
 	bool read_only, insecure, verbose;
+	bool gateway, localflock;
 	int watch;               /* enum kr_watch_mode */
 	uint64_t lease;          /* milliseconds */
 	uint64_t user_sessions;  /* of one user, from one address */

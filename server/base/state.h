@@ -40,9 +40,9 @@ struct kr_state_node {
 };
 
 /* DIR NULL: /var/lib/kairan/<hash of the export's path>; for other users than root below $XDG_STATE_HOME or
- * ~/.local/state. Locks it and the export. -EBUSY: another server runs on it; -EEXIST: another export's state. The
- * reason says what to do. */
-int kr_state_open(const char *dir, const char *export_path, struct kr_state **ret_state);
+ * ~/.local/state. Locks it and the export (GATEWAY: with others). -EBUSY: another server runs on it; -EEXIST: another
+ * export's state. The reason says what to do. */
+int kr_state_open(const char *dir, const char *export_path, bool gateway, struct kr_state **ret_state);
 void kr_state_close(struct kr_state *state);
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state);
 /* For other rooms' small files (kr_write_file): borrowed. */

@@ -152,16 +152,17 @@ static int lock_state(struct kr_state *state)
 	return 0;
 }
 
-/* Two servers with two state directories must not serve one export: each would grant its own leases. */
-static int lock_export(struct kr_state *state, const char *export_path)
+/* Two servers with two state directories must not serve one export: each would grant its own leases. Gateways may. */
+static int lock_export(struct kr_state *state, const char *export_path, bool gateway)
 {
 	state->export_lock = open(export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (state->export_lock < 0)
 		return kr_fail_errno(-errno, "cannot open the export %s", export_path);
-	if (flock(state->export_lock, LOCK_EX | LOCK_NB)) {
+	if (flock(state->export_lock, (gateway ? LOCK_SH : LOCK_EX) | LOCK_NB)) {
 		if (errno == EWOULDBLOCK)
-			return kr_fail(
-				-EBUSY, "%s is exported by another kairand already (stop it first)", export_path);
+			return kr_fail(-EBUSY,
+				"%s is exported by another kairand already (stop it first, or give --gateway to all)",
+				export_path);
 		return kr_fail_errno(-errno, "cannot lock the export %s", export_path);
 	}
 	return 0;
@@ -310,6 +311,10 @@ static int read_clean_shutdown(struct kr_state *state)
 		err = kr_clean_shutdown_read(state->dir, &found);
 	if (err)
 		return err;
+	/* The kernel passes no syncfs to a FUSE daemon. What was applied has been synced before a clean shutdown, else
+	 * it may still be in the daemon's memory. */
+	if (kr_is_fuse(state->export_lock) && found.state != KR_CLEAN_SHUTDOWN_STOPPED)
+		found.state = KR_CLEAN_SHUTDOWN_FAILED;
 	facts->clean = facts->instance == 1 || found.state == KR_CLEAN_SHUTDOWN_STOPPED;
 	state->clean_shutdown = kr_clean_shutdown_start(&found, facts->machine_id, fresh, facts->instance == 1);
 	memcpy(facts->boot_id, state->clean_shutdown.boot, 16);
@@ -317,9 +322,9 @@ static int read_clean_shutdown(struct kr_state *state)
 	return err ? kr_fail_errno(err, "cannot write to the state directory %s", state->path) : 0;
 }
 
-static int fill(struct kr_state *state, const char *export_path)
+static int fill(struct kr_state *state, const char *export_path, bool gateway)
 {
-	int err = lock_export(state, export_path); /* a refused server leaves no state directory behind */
+	int err = lock_export(state, export_path, gateway); /* a refused server leaves no state directory behind */
 
 	if (!err)
 		err = open_directories(state, export_path);
@@ -336,7 +341,7 @@ static int fill(struct kr_state *state, const char *export_path)
 	return err ? err : read_nodes(state);
 }
 
-int kr_state_open(const char *dir, const char *export_path, struct kr_state **ret_state)
+int kr_state_open(const char *dir, const char *export_path, bool gateway, struct kr_state **ret_state)
 {
 	struct kr_state *state = kr_xcalloc(1, sizeof(*state));
 	KR_AUTO_FREE char *real = realpath(export_path, NULL);
@@ -351,7 +356,7 @@ int kr_state_open(const char *dir, const char *export_path, struct kr_state **re
 	else
 		err = default_path(real, &state->path);
 	if (!err)
-		err = fill(state, real);
+		err = fill(state, real, gateway);
 	if (err) {
 		kr_state_close(state);
 		return err;

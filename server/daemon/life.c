@@ -61,6 +61,13 @@ static void export_ticked(struct kr_job *job)
 	struct kr_server *server = job->server;
 
 	server->daemon->ticking_export = false;
+	if (tick->err == -ENOTCONN) {
+		kr_log_error(
+			"the daemon of the FUSE filesystem %s has ended, so kairand ends: mount it and start kairand "
+			"again, nodes wait for that",
+			server->options->export_path);
+		_exit(EXIT_FAILURE); /* as if killed: nothing can be written any more */
+	}
 	if (tick->err && !server->export_lost) {
 		kr_log_error("the export %s has vanished: programs on nodes get EIO until it is back "
 			     "(restart kairand if it was replaced on purpose)",
@@ -142,8 +149,9 @@ static void register_handlers(struct kr_server *server)
 
 static int open_export(struct kr_server *server)
 {
-	struct kr_export_options options = {
-		.path = server->options->export_path, .read_only = server->options->read_only};
+	struct kr_export_options options = {.path = server->options->export_path,
+		.read_only = server->options->read_only,
+		.gateway = server->options->gateway};
 	struct kr_export_info info;
 	int err;
 
@@ -158,16 +166,16 @@ static int open_export(struct kr_server *server)
 	if (err)
 		return err;
 	kr_export_info(server->export, &info);
-	if (!info.by_handle)
+	if (info.is_fuse)
+		kr_log_warn(
+			"the export is a FUSE filesystem: file identities are inode numbers, and after a restart files "
+			"are found again by a walk through the export");
+	else if (!info.by_handle)
 		kr_log_warn("file identities are inode numbers, because file handles do not work here (%s; they need "
 			    "CAP_DAC_READ_SEARCH "
 			    "and a filesystem that has them): after a restart files are found again "
 			    "by a walk through the export",
 			strerror(-info.no_handles));
-	if (info.by_handle && info.is_fuse)
-		kr_log_warn(
-			"the export is a FUSE filesystem (kairanfs, sshfs, GlusterFS): when it forgets a file, nodes "
-			"that use it get ESTALE; export a filesystem of a disk");
 	if (!info.callers_ids)
 		kr_log_warn("not started as root: all new files belong to this user, whoever makes them");
 	if (info.read_only)
@@ -181,7 +189,8 @@ static int init_parts(struct kr_server *server)
 	int err = kr_trust_init(server);
 
 	if (!err)
-		err = kr_state_open(server->options->state, server->options->export_path, &server->state);
+		err = kr_state_open(
+			server->options->state, server->options->export_path, server->options->gateway, &server->state);
 	if (err)
 		return err;
 	facts = kr_state_facts(server->state);

@@ -248,10 +248,10 @@ static int open_fallback(struct kr_export *export, struct kr_fid *ret_fid)
 	if (r < 0)
 		return r;
 	if (mkdirat(export->private_fd, fallback, 0700) < 0 && errno != EEXIST)
-		return kr_fail_errno(-errno, "cannot make %s/%s", KR_PRIVATE_NAME, fallback);
+		return kr_fail_errno(-errno, "cannot make %s/%s", export->private_name, fallback);
 	r = kr_entry_child(export->private_fd, fallback, &fd);
 	if (r == 0)
-		r = kr_entry_identify(export, export->private_fd, &export->root, KR_PRIVATE_NAME, &private);
+		r = kr_entry_identify(export, export->private_fd, &export->root, export->private_name, &private);
 	return r < 0 ? r : kr_entry_identify(export, fd, &private, fallback, ret_fid);
 }
 

@@ -21,8 +21,8 @@ int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, 
 		return kr_fail(-ENAMETOOLONG, "a name of %zu bytes", length);
 	if (length == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strchr(name, '/'))
 		return kr_fail(-EINVAL, "'%s' is not the name of an entry", name);
-	if (strcmp(name, KR_PRIVATE_NAME) == 0 && kr_fid_equal(parent, &export->root))
-		return kr_fail(hidden_err, "%s in the export's root is the server's own", KR_PRIVATE_NAME);
+	if (kr_private_dir_is(export, name) && kr_fid_equal(parent, &export->root))
+		return kr_fail(hidden_err, "%s in the export's root is the server's own", name);
 	return 0;
 }
 
@@ -271,6 +271,25 @@ static struct kr_time time_of(const struct statx_timestamp *t)
 	return (struct kr_time){t->tv_sec, t->tv_nsec};
 }
 
+/* In place of a birth time: the generation in a handle of inode number and generation. Without either a new file with
+ * a former inode number would pass for the old one. kairanfs gives generations (fuse/names/inode_table.h). */
+static uint32_t generation_of(int fd)
+{
+	enum { FILEID_INO64_GEN = 0x81 }; /* linux/exportfs.h */
+	union {
+		struct file_handle head;
+		uint8_t bytes[sizeof(struct file_handle) + KR_FID_HANDLE_MAX];
+	} handle;
+	uint32_t generation = 0;
+	int mount_id;
+
+	handle.head.handle_bytes = KR_FID_HANDLE_MAX;
+	if (name_to_handle_at(fd, "", &handle.head, &mount_id, AT_EMPTY_PATH) == 0 &&
+		handle.head.handle_type == FILEID_INO64_GEN && handle.head.handle_bytes >= 12)
+		memcpy(&generation, handle.bytes + sizeof(handle.head) + 8, sizeof(generation));
+	return generation;
+}
+
 int kr_entry_inode(int fd, struct kr_identity *ret_identity)
 {
 	struct statx stx;
@@ -280,6 +299,8 @@ int kr_entry_inode(int fd, struct kr_identity *ret_identity)
 	*ret_identity = (struct kr_identity){.kind = KR_FID_INODE, .ino = stx.stx_ino};
 	if (stx.stx_mask & STATX_BTIME)
 		ret_identity->birth = time_of(&stx.stx_btime);
+	else
+		ret_identity->birth.sec = generation_of(fd);
 	return 0;
 }
 

@@ -8,8 +8,6 @@
 #include "server/export/export.h"
 #include "server/export/fd_cache.h"
 
-#define KR_PRIVATE_NAME ".kairan"
-
 /* 0, -EINVAL or -ENAMETOOLONG; HIDDEN_ERR for the server's own directory in the root. */
 int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err);
 

@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdlib.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -20,6 +18,14 @@ enum { CTIME_PROBES = 64, CTIME_ATTEMPTS = 10 };
 static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
 
 /* --- is it still there ------------------------------------------------------------------------ */
+
+/* A daemon that has ended: the kernel may still answer stat from memory. */
+static bool is_cut_off(const struct kr_export *export)
+{
+	struct statvfs fs;
+
+	return export->is_fuse && fstatvfs(export->root_fd, &fs) < 0 && errno == ENOTCONN;
+}
 
 static bool in_place(const struct kr_export *export)
 {
@@ -38,6 +44,8 @@ int kr_export_tick(struct kr_export *export)
 
 	kr_cred_prepare_thread();
 	atomic_store(&export->next_tick_ns, now + KR_NS_PER_S);
+	if (is_cut_off(export))
+		return kr_fail(-ENOTCONN, "the daemon of the filesystem of %s has ended", export->path);
 	atomic_store(&export->gone, !in_place(export));
 	kr_fd_cache_reap(export->fds, now);
 	if (atomic_load(&export->gone))
@@ -181,6 +189,7 @@ static int open_root(struct kr_export *export, const char *path)
 	export->root_fd = open(export->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (export->root_fd < 0)
 		return kr_fail_errno(-errno, "cannot export %s", path);
+	export->is_fuse = kr_is_fuse(export->root_fd);
 	export->proc_fd = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (export->proc_fd < 0)
 		return kr_fail_errno(-errno, "cannot open /proc/self/fd (is /proc mounted?)");
@@ -204,7 +213,7 @@ static int choose_identity(struct kr_export *export, bool by_inode)
 	struct kr_identity root;
 	int r;
 
-	export->by_handle = !by_inode && handles_work(export);
+	export->by_handle = !by_inode && !export->is_fuse && handles_work(export);
 	if (!export->by_handle) {
 		r = kr_entry_inode(export->root_fd, &root);
 		if (r < 0)
@@ -221,6 +230,7 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	memcpy(export->secret, options->secret, sizeof(export->secret));
 	export->refuse_changes = options->read_only;
 	export->aliases = options->aliases;
+	export->gateway = options->gateway;
 	if (getrandom(&export->instance, sizeof(export->instance), 0) != sizeof(export->instance))
 		return kr_fail_errno(-errno, "cannot draw a random number");
 	kr_cred_prepare_thread();
@@ -234,7 +244,8 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 		return r;
 	export->file_max = INT64_MAX;
 	if (!export->read_only && !export->refuse_changes) {
-		export->exact_ctime = probe_ctime(export->private_fd);
+		/* A FUSE filesystem's ctimes may come from several machines: one's clock says nothing of the others. */
+		export->exact_ctime = !export->is_fuse && probe_ctime(export->private_fd);
 		export->file_max = probe_file_max(export->private_fd);
 	}
 	atomic_init(&export->young_ns, export->exact_ctime ? 0 : ctime_coarse_ns);
@@ -290,18 +301,11 @@ void kr_export_free(struct kr_export *export)
 	free(export);
 }
 
-static bool is_fuse(const struct kr_export *export)
-{
-	struct statfs fs;
-
-	return fstatfs(export->root_fd, &fs) == 0 && (unsigned long)fs.f_type == FUSE_SUPER_MAGIC;
-}
-
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info)
 {
 	*ret_info = (struct kr_export_info){
 		.by_handle = export->by_handle,
-		.is_fuse = is_fuse(export),
+		.is_fuse = export->is_fuse,
 		.callers_ids = export->callers_ids,
 		.read_only = export->read_only || export->refuse_changes,
 		.no_handles = export->no_handles,

@@ -41,6 +41,7 @@ struct kr_export_options {
 	uint8_t secret[KR_FID_SECRET];  /* from the state directory, the same in every instance */
 	uint32_t max_fds;               /* descriptors kept open between calls; 0: KR_EXPORT_FDS */
 	bool read_only;                 /* refuse changes with -EROFS */
+	bool gateway;                   /* other servers export the directory, too: a private directory for each */
 	bool identity_by_inode;         /* use no kernel handles (tests) */
 	struct kr_fid_aliases *aliases; /* borrowed for ever; NULL: nothing can be restored */
 };
@@ -53,8 +54,8 @@ void kr_export_free(struct kr_export *export);
 
 struct kr_export_info {
 	bool by_handle;    /* false: identities are inode numbers; after a restart a walk finds the files */
-	bool is_fuse;      /* its handles are good until its daemon or the kernel forgets the file */
-	int no_handles;    /* why: -errno; 0: by option */
+	bool is_fuse;      /* so not by_handle: its handles are good until the daemon or the kernel forgets the file */
+	int no_handles;    /* why: -errno; 0: by option, or is_fuse */
 	bool callers_ids;  /* false: everything belongs to the server's user */
 	bool read_only;    /* cannot be written by this server */
 	uint64_t file_max; /* of the filesystem; INT64_MAX also if unknown */
@@ -66,8 +67,8 @@ struct kr_export_info {
 /* Does not block. */
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info);
 
-/* About once a second: closes idle descriptors and checks that the export is still there (-EIO). Operations do the same
- * when the caller does not. */
+/* About once a second: closes idle descriptors and checks that the export is still there (-EIO; -ENOTCONN: its FUSE
+ * daemon has ended, and this server cannot go on). Operations do the same when the caller does not. */
 int kr_export_tick(struct kr_export *export);
 
 /* ATTR's data version: equal versions mean equal bytes, also across restarts. 0 while a change could go unseen: the

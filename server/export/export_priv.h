@@ -12,6 +12,7 @@
 #include "server/export/entry.h"
 #include "server/export/fid_aliases.h"
 #include "server/export/orphans.h"
+#include "server/export/private_dir.h"
 #include "server/export/inode_paths.h"
 
 enum { KR_EXPORT_LOCKS = 64 };
@@ -21,10 +22,13 @@ struct kr_export {
 	char *path; /* absolute, to see whether the export is still there */
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
-	int private_fd;       /* .kairan; -1: it could not be made (private_dir.h) */
-	bool read_only;       /* by its filesystem */
-	bool refuse_changes;  /* by option */
-	uint64_t instance;    /* random, of this process */
+	char private_name[KR_PRIVATE_NAME_MAX];
+	int private_fd;      /* -1: it could not be made (private_dir.h) */
+	bool read_only;      /* by its filesystem */
+	bool refuse_changes; /* by option */
+	bool gateway;        /* other servers export the directory, too */
+	bool is_fuse;        /* the filesystem */
+	uint64_t instance;   /* random, of this process */
 	struct kr_fid root;
 	uint64_t file_max;
 	bool by_handle, callers_ids, exact_ctime;

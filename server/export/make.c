@@ -180,8 +180,8 @@ static int open_existing(struct kr_export *export, const struct kr_cred *cred, i
 	return r;
 }
 
-static int hold_new(struct kr_export *export, int fd, const struct kr_fid *parent, const struct kr_create *create,
-	struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+static int hold_new(struct kr_export *export, int fd, const char *temporary, const struct kr_fid *parent,
+	const struct kr_create *create, struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
 	bool unnamed = create->name[0] == 0;
 	struct kr_fid fid;
@@ -190,7 +190,7 @@ static int hold_new(struct kr_export *export, int fd, const struct kr_fid *paren
 	/* The directory is locked: the server removes nothing in between. */
 	r = kr_entry_identify(export, fd, unnamed ? NULL : parent, create->name, &fid);
 	if (r == 0 && unnamed)
-		r = kr_orphans_adopt(export->orphans, &fid, fd);
+		r = kr_orphans_adopt(export->orphans, &fid, fd, temporary);
 	else if (r == 0)
 		kr_orphans_hold(export->orphans, &fid, 1);
 	if (r < 0)
@@ -215,6 +215,7 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 {
 	struct kr_intent_change change = {
 		.kind = KR_INTENT_MAKE, .parent = parent, .name = create->name, .type = S_IFREG};
+	char temporary[KR_ORPHAN_NAME_SIZE] = "";
 	KR_AUTO_FD int fd = -1;
 	int r;
 	KR_SCOPED_LOCK(kr_export_lock_of(export, parent));
@@ -228,9 +229,11 @@ static int create_or_open(struct kr_export *export, const struct kr_cred *cred, 
 	if (r == 0) {
 		begin_intent(dirfd, &change);
 		r = create_as(export, cred, dirfd, create, &fd);
+		if (r == -EOPNOTSUPP && !create->name[0])
+			r = kr_orphans_make(export->orphans, temporary, &fd);
 		*ret_created = r == 0;
 		if (r == 0)
-			r = hold_new(export, fd, parent, create, ret_fid, ret_attr);
+			r = hold_new(export, fd, temporary, parent, create, ret_fid, ret_attr);
 		kr_intent_end(*ret_created ? 0 : r, r ? 0 : kr_fid_hash(ret_fid));
 		if (r == 0)
 			keep_open(export, ret_fid, &fd);

@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +16,7 @@
 #include "server/export/export_priv.h"
 #include "server/export/private_dir.h"
 
-enum { NAME_SIZE = 18 };
+enum { NAME_SIZE = KR_ORPHAN_NAME_SIZE };
 static const char directory_name[] = "orphans";
 
 /* A file that is held, orphaned, or being removed. */
@@ -150,11 +152,12 @@ static int open_directory(struct kr_orphans *orphans)
 	KR_AUTO_FD int fd = -1;
 
 	if (mkdirat(private_fd, directory_name, 0700) < 0 && errno != EEXIST)
-		return kr_fail_errno(-errno, "cannot make %s/%s", KR_PRIVATE_NAME, directory_name);
+		return kr_fail_errno(-errno, "cannot make %s/%s", orphans->export->private_name, directory_name);
 	fd = openat(private_fd, directory_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (fd < 0)
-		return kr_fail_errno(-errno, "cannot open %s/%s", KR_PRIVATE_NAME, directory_name);
-	r = kr_entry_identify(orphans->export, private_fd, &orphans->export->root, KR_PRIVATE_NAME, &private);
+		return kr_fail_errno(-errno, "cannot open %s/%s", orphans->export->private_name, directory_name);
+	r = kr_entry_identify(
+		orphans->export, private_fd, &orphans->export->root, orphans->export->private_name, &private);
 	if (r == 0)
 		r = kr_entry_identify(orphans->export, fd, &private, directory_name, &directory);
 	if (r < 0)
@@ -164,7 +167,7 @@ static int open_directory(struct kr_orphans *orphans)
 		orphans->fd = fd;
 		fd = -1;
 	} else if (dup3(fd, orphans->fd, O_CLOEXEC) < 0) {
-		return kr_fail_errno(-errno, "cannot open %s/%s", KR_PRIVATE_NAME, directory_name);
+		return kr_fail_errno(-errno, "cannot open %s/%s", orphans->export->private_name, directory_name);
 	}
 	orphans->directory = directory;
 	return 0;
@@ -252,7 +255,8 @@ static void bury(struct kr_orphans *orphans, struct held *held)
 	kr_auto_fd_cleanup(&fd);
 	kr_fd_cache_drop(orphans->export->fds, &held->fid, true);
 	if (name[0] && unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
-		kr_log_error("cannot remove %s/%s/%s: %s", KR_PRIVATE_NAME, directory_name, name, strerror(errno));
+		kr_log_error("cannot remove %s/%s/%s: %s", orphans->export->private_name, directory_name, name,
+			strerror(errno));
 	kr_entry_forget(orphans->export, &held->fid, &directory, name, true);
 	pthread_mutex_lock(&orphans->lock);
 	held->removing = false;
@@ -416,8 +420,8 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, 
 		r = keep_open(orphans, fd, removal, r);
 	}
 	if (r < 0)
-		return kr_fail_errno(
-			r, "keeping '%s', which is open, in %s/%s", removal->name, KR_PRIVATE_NAME, directory_name);
+		return kr_fail_errno(r, "keeping '%s', which is open, in %s/%s", removal->name,
+			orphans->export->private_name, directory_name);
 	if (!removal->made && !removal->moved)
 		return 0;
 	directory = directory_of(orphans);
@@ -437,8 +441,8 @@ static void undo_keep(struct kr_removal *removal)
 	else if (removal->moved)
 		r = renameat2(orphans->fd, name, removal->dirfd, removal->name, RENAME_NOREPLACE);
 	if (r < 0)
-		kr_log_error("%s/%s/%s stays after a removal that failed: %s", KR_PRIVATE_NAME, directory_name, name,
-			strerror(errno));
+		kr_log_error("%s/%s/%s stays after a removal that failed: %s", orphans->export->private_name,
+			directory_name, name, strerror(errno));
 }
 
 int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, int dirfd, const char *name,
@@ -496,7 +500,33 @@ void kr_orphans_end_removal(struct kr_removal *removal, bool success)
 
 /* --- files without a name --------------------------------------------------------------------- */
 
-int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd)
+static int try_make(struct kr_orphans *orphans, const char *name)
+{
+	int fd = openat(orphans->fd, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int kr_orphans_make(struct kr_orphans *orphans, char temporary[KR_ORPHAN_NAME_SIZE], int *ret_fd)
+{
+	uint64_t random;
+	int fd;
+
+	if (orphans->fd < 0)
+		return kr_fail_errno(-EROFS, "making a file without a name");
+	if (getrandom(&random, sizeof(random), 0) != sizeof(random))
+		return kr_fail_errno(-errno, "cannot draw a random number");
+	snprintf(temporary, NAME_SIZE, "o%016" PRIx64, random);
+	fd = try_make(orphans, temporary);
+	if (fd == -ENOENT && renew(orphans) == 0)
+		fd = try_make(orphans, temporary);
+	if (fd < 0)
+		return kr_fail_errno(fd, "making a file in %s/%s", orphans->export->private_name, directory_name);
+	*ret_fd = fd;
+	return 0;
+}
+
+int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, const char *temporary)
 {
 	struct kr_fid directory, same;
 	char name[NAME_SIZE];
@@ -508,7 +538,10 @@ int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int f
 	make_name(fid, 't', name);
 	r = link_here(orphans, fd, name);
 	if (r < 0)
-		return kr_fail_errno(r, "keeping a file without a name in %s/%s", KR_PRIVATE_NAME, directory_name);
+		return kr_fail_errno(
+			r, "keeping a file without a name in %s/%s", orphans->export->private_name, directory_name);
+	if (temporary[0])
+		unlinkat(orphans->fd, temporary, 0);
 	directory = directory_of(orphans);
 	kr_entry_identify(orphans->export, fd, &directory, name, &same);
 	KR_SCOPED_LOCK(&orphans->lock);
@@ -536,7 +569,7 @@ int kr_orphans_named(struct kr_orphans *orphans, const struct kr_fid *fid)
 
 	make_name(fid, 't', name);
 	if (unlinkat(orphans->fd, name, 0) < 0 && errno != ENOENT)
-		return kr_fail_errno(-errno, "removing %s/%s/%s", KR_PRIVATE_NAME, directory_name, name);
+		return kr_fail_errno(-errno, "removing %s/%s/%s", orphans->export->private_name, directory_name, name);
 	directory = directory_of(orphans);
 	kr_entry_forget(orphans->export, fid, &directory, name, true);
 	KR_SCOPED_LOCK(&orphans->lock);

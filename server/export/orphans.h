@@ -41,8 +41,12 @@ int kr_orphans_begin_removal(struct kr_orphans *orphans, const struct kr_fid *fi
 /* The name is gone. SUCCESS false: it stays, and what begin did is undone. Nothing on a removal not begun. */
 void kr_orphans_end_removal(struct kr_removal *removal, bool success);
 
-/* FD names a file without a name: it becomes an orphan that may get a name, with one hold. */
-int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd);
+/* For filesystems without O_TMPFILE (FUSE): an empty file of the server's user under a TEMPORARY name among the
+ * orphans, where a restart finds it. */
+enum { KR_ORPHAN_NAME_SIZE = 18 };
+int kr_orphans_make(struct kr_orphans *orphans, char temporary[KR_ORPHAN_NAME_SIZE], int *ret_fd);
+/* FD names a file without a name but TEMPORARY ("": none): it becomes an orphan that may get a name, with one hold. */
+int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int fd, const char *temporary);
 /* Ends the hold of kr_orphans_adopt, and leaves the file to kr_orphans_sweep. */
 void kr_orphans_leave(struct kr_orphans *orphans, const struct kr_fid *fid);
 /* Whether FID is an orphan with a link; *RET_NAMEABLE: one that may get a name. */

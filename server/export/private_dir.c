@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,21 +12,39 @@
 #include "common/base/log.h"
 #include "server/export/export_priv.h"
 
+#define PRIVATE_NAME ".kairan"
+#define GATEWAY_NAME PRIVATE_NAME "-gateway-"
+
+bool kr_private_dir_is(const struct kr_export *export, const char *name)
+{
+	return strcmp(name, PRIVATE_NAME) == 0 ||
+		(export->gateway && strncmp(name, GATEWAY_NAME, strlen(GATEWAY_NAME)) == 0);
+}
+
+static void choose_name(struct kr_export *export)
+{
+	if (export->gateway)
+		snprintf(export->private_name, sizeof(export->private_name), GATEWAY_NAME "%08x",
+			(unsigned)kr_fid_code(export->secret, GATEWAY_NAME, strlen(GATEWAY_NAME)));
+	else
+		snprintf(export->private_name, sizeof(export->private_name), PRIVATE_NAME);
+}
+
 static int make(struct kr_export *export)
 {
-	return mkdirat(export->root_fd, KR_PRIVATE_NAME, 0700) < 0 && errno != EEXIST ?
-		kr_fail_errno(-errno, "cannot make %s in %s", KR_PRIVATE_NAME, export->path) :
+	return mkdirat(export->root_fd, export->private_name, 0700) < 0 && errno != EEXIST ?
+		kr_fail_errno(-errno, "cannot make %s in %s", export->private_name, export->path) :
 		0;
 }
 
 static int open_it(struct kr_export *export, int *ret_fd)
 {
-	*ret_fd = openat(export->root_fd, KR_PRIVATE_NAME, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	*ret_fd = openat(export->root_fd, export->private_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (*ret_fd < 0 && errno == ENOTDIR)
 		return kr_fail(-ENOTDIR,
-			"%s in %s is not a directory: it may be a mount by kairanfs, which cannot be exported again",
-			KR_PRIVATE_NAME, export->path);
-	return *ret_fd < 0 ? kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path) : 0;
+			"%s in %s is not a directory: it may be a mount by kairanfs, which only --gateway exports",
+			export->private_name, export->path);
+	return *ret_fd < 0 ? kr_fail_errno(-errno, "cannot open %s in %s", export->private_name, export->path) : 0;
 }
 
 /* The directory belongs to the server's user, and no other server has it. */
@@ -33,9 +53,9 @@ static int claim(struct kr_export *export, int fd)
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
+		return kr_fail_errno(-errno, "cannot look at %s in %s", export->private_name, export->path);
 	if (st.st_uid != geteuid())
-		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", KR_PRIVATE_NAME,
+		return kr_fail(-EPERM, "%s in %s belongs to user %u, not to this server's", export->private_name,
 			export->path, st.st_uid);
 	if (flock(fd, LOCK_EX | LOCK_NB) < 0)
 		return kr_fail(-EBUSY, "another kairand exports %s", export->path);
@@ -47,6 +67,7 @@ int kr_private_dir_open(struct kr_export *export)
 	struct statvfs fs;
 	int r;
 
+	choose_name(export);
 	export->read_only = true;
 	r = make(export);
 	if (r == -EROFS || r == -EACCES)
@@ -56,7 +77,7 @@ int kr_private_dir_open(struct kr_export *export)
 	if (r < 0)
 		return r;
 	if (fstatvfs(export->private_fd, &fs) < 0)
-		return kr_fail_errno(-errno, "cannot look at %s in %s", KR_PRIVATE_NAME, export->path);
+		return kr_fail_errno(-errno, "cannot look at %s in %s", export->private_name, export->path);
 	export->read_only = fs.f_flag & ST_RDONLY;
 	return claim(export, export->private_fd);
 }
@@ -81,8 +102,8 @@ int kr_private_dir_renew(struct kr_export *export)
 	if (r == 0)
 		r = claim(export, fd);
 	if (r == 0 && dup3(fd, export->private_fd, O_CLOEXEC) < 0)
-		r = kr_fail_errno(-errno, "cannot open %s in %s", KR_PRIVATE_NAME, export->path);
+		r = kr_fail_errno(-errno, "cannot open %s in %s", export->private_name, export->path);
 	if (r == 0)
-		kr_log_warn("%s had been removed from %s: it is made anew", KR_PRIVATE_NAME, export->path);
+		kr_log_warn("%s had been removed from %s: it is made anew", export->private_name, export->path);
 	return r;
 }

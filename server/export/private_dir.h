@@ -1,4 +1,4 @@
-/* .kairan in the export: the server's own directory.
+/* .kairan in the export: the server's own directory. Of several gateways each has its own, .kairan-gateway-ID.
  *
  * A user of the server's machine can remove it while the server runs: the server makes it again when needed. The
  * descriptors keep their numbers, so a thread that uses one needs no lock. */
@@ -9,10 +9,14 @@
 
 struct kr_export;
 
+enum { KR_PRIVATE_NAME_MAX = 32 };
+
 /* Makes or opens it, for this server alone; private_fd stays -1 where the export cannot be written. */
 int kr_private_dir_open(struct kr_export *export);
 /* Makes it again after a removal. The caller holds export->renewing. */
 int kr_private_dir_renew(struct kr_export *export);
+/* Whether NAME in the root is this server's directory, or another gateway's. */
+bool kr_private_dir_is(const struct kr_export *export, const char *name);
 /* Whether the directory FD has been removed. */
 bool kr_private_dir_is_removed(int fd);
 

@@ -21,7 +21,7 @@ struct kernel_entry {
 
 /* The encoded entries. */
 struct listing {
-	bool root;
+	const struct kr_export *root; /* if its root is listed, else NULL */
 	uint8_t *bytes;
 	size_t length;
 };
@@ -37,7 +37,7 @@ static void put_entry(struct listing *listing, uint64_t ino, uint64_t next, uint
 	uint8_t *p = listing->bytes + listing->length;
 	size_t length = strlen(name);
 
-	if (listing->root && strcmp(name, KR_PRIVATE_NAME) == 0)
+	if (listing->root && kr_private_dir_is(listing->root, name))
 		return;
 	put_u64(p, ino);
 	put_u64(p + 8, next);
@@ -80,7 +80,7 @@ static int list(int fd, struct listing *listing, size_t size, bool *ret_end)
 int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
 	void *buffer, size_t size, size_t *ret_length, bool *ret_end)
 {
-	struct listing listing = {kr_fid_equal(fid, &export->root), buffer, 0};
+	struct listing listing = {kr_fid_equal(fid, &export->root) ? export : NULL, buffer, 0};
 	struct kr_fd *directory;
 	bool end = false;
 	int r;

@@ -92,6 +92,7 @@ static int adopt_identity(struct kr_export *export, const struct kr_restore *res
 /* An orphan without a name, with a hold. */
 static int make_nameless(struct kr_export *export, const struct kr_restore *restore)
 {
+	char temporary[KR_ORPHAN_NAME_SIZE] = "";
 	KR_AUTO_FD int dirfd = -1;
 	KR_AUTO_FD int fd = -1;
 	int r = kr_entry_open(export, restore->name[0] ? restore->parent : &export->root, &dirfd);
@@ -99,10 +100,14 @@ static int make_nameless(struct kr_export *export, const struct kr_restore *rest
 	if (r < 0)
 		return r;
 	fd = openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return kr_fail_errno(-errno, "making '%s' anew", restore->name);
+	if (fd < 0 && errno == EOPNOTSUPP)
+		r = kr_orphans_make(export->orphans, temporary, &fd);
+	else if (fd < 0)
+		r = kr_fail_errno(-errno, "making '%s' anew", restore->name);
+	if (r < 0)
+		return r;
 	r = adopt_identity(export, restore, fd, false);
-	return r < 0 ? r : kr_orphans_adopt(export->orphans, restore->file, fd);
+	return r < 0 ? r : kr_orphans_adopt(export->orphans, restore->file, fd, temporary);
 }
 
 static int restore_file(struct kr_export *export, const struct kr_restore *restore)

@@ -513,7 +513,9 @@ int kr_commit_init(struct kr_data *data)
 	kr_pool_share_init(&data->syncs.share, server, KR_COMMIT_PARALLEL);
 	/* Its own: each open file hears of an error once. */
 	data->syncs.syncfs_fd = open(server->options->export_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	data->syncs.may_syncfs = data->syncs.syncfs_fd >= 0 && syncfs_tells_errors();
+	/* The kernel does not pass syncfs to FUSE daemons. */
+	data->syncs.may_syncfs =
+		data->syncs.syncfs_fd >= 0 && syncfs_tells_errors() && !kr_is_fuse(data->syncs.syncfs_fd);
 	kr_commit_register(data);
 	return kr_failed_syncs_open(&data->syncs.failed_log, server, kr_state_dir(server->state), take_former, data);
 }

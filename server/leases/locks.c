@@ -4,6 +4,7 @@
  * each unlock begins a wait (struct release) for these files, and a lock granted to another node is answered when the
  * waits before it are over.
  */
+#include "server/base/options.h"
 #include "server/leases/locks.h"
 
 #include <errno.h>
@@ -222,6 +223,8 @@ static int check(const struct kr_request *request, const struct kr_fid *fid, con
 		return 0;
 	if (!has_open(request, fid))
 		return -EBADF;
+	if (request->server->options->gateway && !request->server->options->localflock)
+		return -ENOLCK; /* the other gateways would not know of it */
 	return session->leases.locks >= KR_SESSION_LOCKS_MAX ||
 			session->leases.lock_waits >= KR_SESSION_LOCK_WAITS_MAX ?
 		-ENOLCK :

@@ -39,6 +39,7 @@
 #include <uv.h>
 
 #include "common/base/types.h"
+#include "server/base/options.h"
 #include "server/export/events.h"
 
 struct kr_export;
@@ -52,7 +53,6 @@ enum {
 	KR_WATCH_PERIOD_EVENTS_MS = 5000, /* ... with them */
 	KR_WATCH_RATE = 4000,             /* stats per second, at most */
 };
-enum kr_watch_mode { KR_WATCH_AUTO, KR_WATCH_SWEEP, KR_WATCH_NONE };
 
 /* One queue of the kernel's events; SINK, ENDED, EXPORT and REST_MS are the owner's to fill. */
 struct kr_listener {

@@ -169,7 +169,7 @@ static void check_state(const char *path, const char *export)
 	forget_mark(path);
 	if (mkdir(export, 0700) < 0 && errno != EEXIST)
 		abort();
-	err = kr_state_open(path, export, &state);
+	err = kr_state_open(path, export, false, &state);
 	if (err) {
 		crash_failed(life.crash, "the state directory cannot be opened: %s", kr_fail_reason());
 		return;
@@ -319,7 +319,7 @@ static void start(void)
 
 	snprintf(export, sizeof(export), "%s/export", life.crash->live);
 	snprintf(state, sizeof(state), "%s/state", life.crash->live);
-	err = kr_state_open(state, export, &life.state);
+	err = kr_state_open(state, export, false, &life.state);
 	if (err) {
 		crash_failed(life.crash, "the live state directory does not open: %s", kr_fail_reason());
 		return;
