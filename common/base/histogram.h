@@ -35,9 +35,9 @@ void kr_histogram_merge(struct kr_histogram *to, const struct kr_histogram *from
 /* {"count", "sum_us", "buckets": [...]}, owned.  The buckets are not cumulative, and end with the last that is not 0.
  * NULL: nothing was counted. */
 json_t *kr_histogram_json(const struct kr_histogram *histogram);
-/* The time in us below which the SHARE (0 to 1) of what BUCKETS, such an array, counts lies: between the limits of its
- * bucket, by interpolation.  BEFORE (may be NULL) is the array at an earlier time: only what came since counts.
- * Below 0: nothing was counted. */
+/* Returns the time in us below which SHARE (0 to 1) of the counted times lie, interpolated within a bucket.  BUCKETS is
+ * such an array.  BEFORE (may be NULL) is the same array at an earlier time: only what came since counts.  A result
+ * below 0: nothing was counted. */
 double kr_histogram_quantile(const json_t *buckets, const json_t *before, double share);
 
 #endif

@@ -1,4 +1,5 @@
-/* The hash table of table.h: separate chaining, doubled when there is more than one element per bucket. */
+/* The hash table of table.h: separate chaining, doubled when there is more than one element per bucket.  A table that
+ * was large gives its memory back: at the next insertions, or when its last element goes. */
 #include "common/base/table.h"
 
 #include <assert.h>
@@ -7,7 +8,7 @@
 
 #include "common/base/util.h"
 
-enum { FIRST_BUCKET_COUNT = 16 };
+enum { FIRST_BUCKET_COUNT = 16, LARGE_BUCKET_COUNT = 4096 };
 
 void kr_table_init(struct kr_table *table)
 {
@@ -35,23 +36,23 @@ static void push(struct kr_table *table, struct kr_table_link *link)
 	*bucket = link;
 }
 
-static void grow(struct kr_table *table)
+static void resize(struct kr_table *table, size_t bucket_count)
 {
-	struct kr_table bigger = {.bucket_count = table->bucket_count * 2, .count = table->count};
+	struct kr_table other = {.bucket_count = bucket_count, .count = table->count};
 
-	bigger.buckets = calloc(bigger.bucket_count, sizeof(struct kr_table_link *));
-	if (!bigger.buckets)
+	other.buckets = calloc(bucket_count, sizeof(struct kr_table_link *));
+	if (!other.buckets)
 		return;
 	for (size_t i = 0; i < table->bucket_count; i++) {
 		struct kr_table_link *link = table->buckets[i], *next;
 
 		for (; link; link = next) {
 			next = link->next;
-			push(&bigger, link);
+			push(&other, link);
 		}
 	}
 	free(table->buckets);
-	*table = bigger;
+	*table = other;
 }
 
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash)
@@ -60,7 +61,9 @@ void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_
 		table->buckets = kr_xcalloc(FIRST_BUCKET_COUNT, sizeof(struct kr_table_link *));
 		table->bucket_count = FIRST_BUCKET_COUNT;
 	} else if (table->count >= table->bucket_count) {
-		grow(table);
+		resize(table, table->bucket_count * 2);
+	} else if (table->count < table->bucket_count / 8 && table->bucket_count > LARGE_BUCKET_COUNT) {
+		resize(table, table->bucket_count / 4);
 	}
 	link->hash = hash;
 	push(table, link);
@@ -77,6 +80,8 @@ void kr_table_remove(struct kr_table *table, struct kr_table_link *link)
 	*at = link->next;
 	link->next = NULL;
 	table->count--;
+	if (table->count == 0 && table->bucket_count > LARGE_BUCKET_COUNT)
+		kr_table_fini(table);
 }
 
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context)

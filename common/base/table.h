@@ -1,5 +1,5 @@
-/* An intrusive hash table: chains of links that lie inside the elements.  The table grows with their number.
- * Not thread-safe.  The caller hashes and compares, so one table type serves fids, ids and names. */
+/* An intrusive hash table: chains of links that lie inside the elements.  The table grows and shrinks with their
+ * number.  Not thread-safe.  The caller hashes and compares, so one table type serves fids, ids and names. */
 #ifndef KR_COMMON_TABLE_H
 #define KR_COMMON_TABLE_H
 

@@ -303,6 +303,13 @@ static void tell_backlog(struct kr_mount *mount, struct kr_backlog_request *ret)
 	*ret = (struct kr_backlog_request){.unflushed = left.dirty, .refused = left.refused + left.orphaned};
 }
 
+/* So that memory is given back when nothing new comes in. */
+static void forget_old(struct kr_mount *mount)
+{
+	kr_attr_cache_forget_old(mount);
+	kr_uncommitted_names_forget_old(mount->uncommitted_names, kr_clock_ns());
+}
+
 static void make_protocol(void *context)
 {
 	struct kr_step *step = context;
@@ -325,6 +332,7 @@ static void make_protocol(void *context)
 		step->serve->hooks.listen = hop_listen;
 		step->serve->hooks.welcomed = on_welcome;
 		step->serve->hooks.backlog = tell_backlog;
+		step->serve->hooks.heartbeat = forget_old;
 		step->serve->hooks.booted = on_boot;
 		step->serve->hooks.disconnected = kr_attr_cache_clear;
 		step->serve->hooks.refused = on_refused;
@@ -609,6 +617,15 @@ static void unmake(struct kr_serve *serve)
 	kr_kernel_requests_free(mount->requests);
 }
 
+/* Whether it is open here, or has bytes to send, or a lease. */
+static bool is_known(void *context, const struct kr_fid *fid)
+{
+	struct kr_file *file = kr_file_find(context, fid);
+
+	kr_file_put(file);
+	return file != NULL;
+}
+
 static struct kr_serve *serve_new(const struct kr_mount_options *options, struct kr_local *local)
 {
 	struct kr_serve *serve = kr_xcalloc(1, sizeof(*serve));
@@ -624,7 +641,7 @@ static struct kr_serve *serve_new(const struct kr_mount_options *options, struct
 	serve->mount.kernel_names = kr_kernel_names_new();
 	serve->mount.lookup_prefetch = kr_lookup_prefetch_new();
 	serve->mount.dir_syncs = kr_dir_fsync_new();
-	serve->mount.uncommitted_names = kr_uncommitted_names_new();
+	serve->mount.uncommitted_names = kr_uncommitted_names_new(is_known, &serve->mount);
 	kr_list_init(&serve->recovery.files);
 	kr_list_init(&serve->recovery.damage);
 	pthread_mutex_init(&serve->lock, NULL);

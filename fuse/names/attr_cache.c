@@ -10,6 +10,13 @@
 #include "fuse/names/kernel_attrs.h"
 #include "fuse/session/rpc.h"
 
+void kr_attr_cache_forget_old(struct kr_mount *mount)
+{
+	KR_SCOPED_LOCK(&mount->attr_cache->lock);
+
+	kr_attr_cache_store_forget_old(&mount->attr_cache->store, kr_clock_ns());
+}
+
 /* --- invalidating ----------------------------------------------------------------------------- */
 
 static void invalidate(struct kr_mount *mount, uint32_t bucket)

@@ -23,6 +23,8 @@ struct kr_attr_cache *kr_attr_cache_new(void);
 void kr_attr_cache_free(struct kr_attr_cache *cache);
 /* Listens to INVALIDATE. Loop thread. */
 void kr_attr_cache_start(struct kr_mount *mount);
+/* Now and then: frees what is too old to be used.  Any thread. */
+void kr_attr_cache_forget_old(struct kr_mount *mount);
 /* The connection has ended, and with it its INVALIDATEs: forgets all.  Loop thread. */
 void kr_attr_cache_clear(struct kr_mount *mount);
 /* The server has answered the request ASKED, of TYPE and submitted at ASKED_NS, with ERR and REPLY in a frame with

@@ -99,6 +99,14 @@ static void make_room(struct kr_attr_cache_store *store, size_t bytes, uint64_t 
 		drop(store, entry);
 }
 
+void kr_attr_cache_store_forget_old(struct kr_attr_cache_store *store, uint64_t now_ns)
+{
+	struct kr_attr_cache_entry *entry;
+
+	for (unsigned i = 0; i < KR_ATTR_CACHE_OLD_MAX && (entry = oldest(store)) && is_old(store, entry, now_ns); i++)
+		drop(store, entry);
+}
+
 /* NULL: out of memory; it will be asked again. */
 static struct kr_attr_cache_entry *put(struct kr_attr_cache_store *store, uint32_t slot, const void *key,
 	size_t key_length, uint64_t asked_ns, int err, const void *value, size_t length)

@@ -12,8 +12,8 @@
 
 /* --- keys: the question, the file, and, where the answer depends on the caller, the caller --- */
 
-/* WHOLE, of a directory: the hashes, in ascending order, of all names that it had.  Each name that it
- * has got since then has an ENTRY, which was asked for later, so WHOLE ends before that ENTRY does. */
+/* WHOLE: the hashes of all names that a directory had, in ascending order.  Each name that it has got since has an
+ * ENTRY that was asked for later, so WHOLE expires before that ENTRY. */
 enum kr_note_kind {
 	KR_ATTR_CACHE_ENTRY,
 	KR_ATTR_CACHE_SEARCH,
@@ -49,11 +49,11 @@ void kr_attr_cache_key_page(
 
 /* --- the store --- */
 
-enum { KR_ATTR_CACHE_MAX = 131072, KR_ATTR_CACHE_BYTES_MAX = 32 << 20 };
+enum { KR_ATTR_CACHE_MAX = 131072, KR_ATTR_CACHE_BYTES_MAX = 32 << 20, KR_ATTR_CACHE_OLD_MAX = 16384 };
 
 struct kr_attr_cache_entry {
 	struct kr_table_link by_key;
-	struct kr_link of_slot, by_age;  /* of the latter the first ends first */
+	struct kr_link of_slot, by_age;  /* by_age: about the oldest first */
 	struct kr_attr_cache_page *page; /* its slot's */
 	uint32_t key_length, length;
 	uint64_t asked_ns; /* its age counts from then */
@@ -78,6 +78,8 @@ struct kr_attr_cache_store {
 
 void kr_attr_cache_store_init(struct kr_attr_cache_store *store);
 void kr_attr_cache_store_fini(struct kr_attr_cache_store *store);
+/* Frees entries whose age is over, KR_ATTR_CACHE_OLD_MAX at most; a put frees all. */
+void kr_attr_cache_store_forget_old(struct kr_attr_cache_store *store, uint64_t now_ns);
 /* Puts an answer that the node asked for at ASKED_NS, ERR and VALUE (copied), in the place of KEY's former entry.
  * False: out of memory. */
 bool kr_attr_cache_store_put(struct kr_attr_cache_store *store, uint32_t slot, const void *key, size_t key_length,

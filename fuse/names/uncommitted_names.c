@@ -15,27 +15,42 @@ enum { RENAME_EXCHANGE_FLAG = 2 };
 struct new_file {
 	struct kr_table_link by_fid;
 	struct kr_link order;
-	struct kr_fid fid;
 	uint32_t mode, uid, gid;
 	struct kr_time made;
 	struct kr_list places; /* struct place */
 	uint64_t changed_ns;
-	uint64_t round; /* the last restoration that has come to it */
+	uint64_t round;    /* the last restoration that has come to it */
+	struct kr_fid fid; /* last: cut to its length */
 };
 
 struct place {
 	struct kr_table_link by_name;
 	struct kr_link of_file;
 	struct new_file *file;
-	struct kr_fid parent;
-	char name[];
+	char *name;           /* in the same memory */
+	struct kr_fid parent; /* last: cut to its length */
 };
 
 struct kr_uncommitted_names {
 	struct kr_table files, places;
 	struct kr_list order; /* struct new_file, the latest change last */
 	uint64_t round;
+	bool (*is_wanted)(void *context, const struct kr_fid *file);
+	void *context;
 };
+
+static size_t cut_length(const struct kr_fid *fid)
+{
+	return offsetof(struct kr_fid, bytes) + fid->length;
+}
+
+static struct kr_fid whole(const struct kr_fid *cut)
+{
+	struct kr_fid fid;
+
+	memcpy(&fid, cut, cut_length(cut));
+	return fid;
+}
 
 /* --- tables ----------------------------------------------------------------------------------- */
 
@@ -80,13 +95,16 @@ static void free_file(struct kr_uncommitted_names *names, struct new_file *file)
 	free(file);
 }
 
-struct kr_uncommitted_names *kr_uncommitted_names_new(void)
+struct kr_uncommitted_names *kr_uncommitted_names_new(
+	bool (*is_wanted)(void *context, const struct kr_fid *file), void *context)
 {
 	struct kr_uncommitted_names *names = kr_xcalloc(1, sizeof(*names));
 
 	kr_table_init(&names->files);
 	kr_table_init(&names->places);
 	kr_list_init(&names->order);
+	names->is_wanted = is_wanted;
+	names->context = context;
 	return names;
 }
 
@@ -117,13 +135,13 @@ static void touch(struct kr_uncommitted_names *names, struct new_file *file, uin
 	file->changed_ns = now_ns;
 }
 
-/* A file without a name can still be open.  A directory is of no use any more. */
+/* A file without a name can still be open.  Else it is of no use any more, as a directory is. */
 static void remove_place(struct kr_uncommitted_names *names, struct place *place, uint64_t now_ns)
 {
 	struct new_file *file = place->file;
 
 	free_place(names, place);
-	if (S_ISDIR(file->mode))
+	if (S_ISDIR(file->mode) || (kr_list_empty(&file->places) && !names->is_wanted(names->context, &file->fid)))
 		free_file(names, file);
 	else
 		touch(names, file, now_ns);
@@ -142,22 +160,23 @@ static void remove_name(
 static void set_name(struct kr_uncommitted_names *names, const struct kr_fid *parent, const char *name,
 	struct new_file *file, uint64_t now_ns)
 {
-	size_t length = strlen(name) + 1;
+	size_t length = strlen(name) + 1, fixed = offsetof(struct place, parent) + cut_length(parent);
 	struct place *place;
 
 	remove_name(names, parent, name, now_ns);
 	if (!file)
 		return;
-	place = kr_xcalloc(1, sizeof(*place) + length);
+	place = kr_xcalloc(1, fixed + length);
 	place->file = file;
-	place->parent = *parent;
+	memcpy(&place->parent, parent, cut_length(parent));
+	place->name = (char *)place + fixed;
 	memcpy(place->name, name, length);
 	kr_table_insert(&names->places, &place->by_name, hash_place(parent, name));
 	kr_list_append(&file->places, &place->of_file);
 	touch(names, file, now_ns);
 }
 
-static void forget_old(struct kr_uncommitted_names *names, uint64_t now_ns)
+void kr_uncommitted_names_forget_old(struct kr_uncommitted_names *names, uint64_t now_ns)
 {
 	struct new_file *file;
 
@@ -176,8 +195,8 @@ static void made(struct kr_uncommitted_names *names, const struct kr_fid *fid, c
 		free_file(names, file);
 	file = NULL;
 	if (S_ISREG(attr->mode) || S_ISDIR(attr->mode)) {
-		file = kr_xcalloc(1, sizeof(*file));
-		file->fid = *fid;
+		file = kr_xcalloc(1, offsetof(struct new_file, fid) + cut_length(fid));
+		memcpy(&file->fid, fid, cut_length(fid));
 		file->mode = attr->mode;
 		file->uid = attr->uid;
 		file->gid = attr->gid;
@@ -248,7 +267,7 @@ void kr_uncommitted_names_answered(struct kr_uncommitted_names *names, uint16_t 
 	default:
 		return;
 	}
-	forget_old(names, now_ns);
+	kr_uncommitted_names_forget_old(names, now_ns);
 }
 
 /* --- restoring -------------------------------------------------------------------------------- */
@@ -261,8 +280,8 @@ struct restoration {
 
 static void add_one(const struct restoration *restoration, const struct new_file *file, const struct place *place)
 {
-	const struct kr_restore_request request = {.file = file->fid,
-		.parent = place ? place->parent : file->fid,
+	const struct kr_restore_request request = {.file = whole(&file->fid),
+		.parent = whole(place ? &place->parent : &file->fid),
 		.name = place ? place->name : "",
 		.mode = file->mode,
 		.uid = file->uid,
@@ -299,7 +318,6 @@ static void restore(const struct restoration *restoration, struct new_file *file
 }
 
 void kr_uncommitted_names_restore(struct kr_uncommitted_names *names,
-	bool (*is_wanted)(void *context, const struct kr_fid *file),
 	void (*add)(void *context, const struct kr_restore_request *request), void *context)
 {
 	const struct restoration restoration = {.names = names, .add = add, .context = context};
@@ -307,7 +325,7 @@ void kr_uncommitted_names_restore(struct kr_uncommitted_names *names,
 
 	names->round++;
 	KR_LIST_FOR_EACH(file, &names->order, order) {
-		if (S_ISREG(file->mode) && is_wanted(context, &file->fid))
+		if (S_ISREG(file->mode) && names->is_wanted(names->context, &file->fid))
 			restore(&restoration, file);
 	}
 }

@@ -7,7 +7,7 @@
  * server has answered.  What was asked for without an answer is asked for again, after the restoration.
  *
  * The server syncs a directory within seconds after a change.  So a file leaves KR_UNCOMMITTED_S after its last change
- * of a name, when the node hears of another one, and the oldest leaves when there are more than KR_UNCOMMITTED_MAX.
+ * of a name, and the oldest leaves when there are more than KR_UNCOMMITTED_MAX.
  * Then it comes back as a conflict file, if it was un-created all the same.  What stays for too long does no harm: the
  * server restores only what is not there, and never what can have been removed (server/export/restore.c).
  * PURE.  Loop thread. */
@@ -23,15 +23,18 @@ struct kr_uncommitted_names;
 
 enum { KR_UNCOMMITTED_MAX = 65536, KR_UNCOMMITTED_S = 60 };
 
-struct kr_uncommitted_names *kr_uncommitted_names_new(void);
+/* IS_WANTED: whether the node has the file open, or its bytes, or a lease. */
+struct kr_uncommitted_names *kr_uncommitted_names_new(
+	bool (*is_wanted)(void *context, const struct kr_fid *file), void *context);
 void kr_uncommitted_names_free(struct kr_uncommitted_names *names);
 /* The request ASKED of TYPE has been answered with success and REPLY at NOW_NS (kr_clock_ns). */
 void kr_uncommitted_names_answered(struct kr_uncommitted_names *names, uint16_t type, const union kr_any_msg *asked,
 	const union kr_any_msg *reply, uint64_t now_ns);
-/* Calls ADD for each name of each regular file that IS_WANTED, and before that of the directories above it; a file
+/* Now and then: frees files that have not changed for KR_UNCOMMITTED_S. */
+void kr_uncommitted_names_forget_old(struct kr_uncommitted_names *names, uint64_t now_ns);
+/* Calls ADD for each name of each regular file that is wanted, and before that of the directories above it; a file
  * without a name comes once, with an empty one.  The requests borrow from NAMES until ADD returns. */
 void kr_uncommitted_names_restore(struct kr_uncommitted_names *names,
-	bool (*is_wanted)(void *context, const struct kr_fid *file),
 	void (*add)(void *context, const struct kr_restore_request *request), void *context);
 
 #endif

@@ -128,6 +128,8 @@ static void on_tick(uv_timer_t *timer)
 	}
 	ping(session);
 	send_backlog(session);
+	if (session->hooks && session->hooks->heartbeat)
+		session->hooks->heartbeat(session->mount);
 }
 
 void kr_session_start_tick(struct kr_session *session)

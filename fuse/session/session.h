@@ -49,6 +49,8 @@ struct kr_session_hooks {
 	void (*reclaim_locks)(struct kr_mount *mount);
 	/* Tells the node's unflushed bytes, and how many of them the server refused; may be NULL. */
 	void (*backlog)(struct kr_mount *mount, struct kr_backlog_request *ret);
+	/* With each PING, five times per lease time.  May be NULL. */
+	void (*heartbeat)(struct kr_mount *mount);
 	/* The server refuses a replay that had begun: the node itself has come back, or another daemon replays.  There
 	 * will be no session any more. */
 	void (*refused)(struct kr_mount *mount);

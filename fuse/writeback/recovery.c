@@ -35,20 +35,9 @@ static void lose_session(struct kr_file *file, enum kr_flush_reason reason)
 /* --- a new session: which files the server's loss of power may have un-created ------------------ */
 
 struct restoration {
-	struct kr_mount *mount;
 	kr_restore_add_fn add;
 	void *context;
 };
-
-/* One that is open here, or has bytes to send again, or a lease. */
-static bool is_known(void *context, const struct kr_fid *fid)
-{
-	const struct restoration *restoration = context;
-	struct kr_file *file = kr_file_find(restoration->mount, fid);
-
-	kr_file_put(file);
-	return file != NULL;
-}
 
 static void add_restore(void *context, const struct kr_restore_request *request)
 {
@@ -59,9 +48,9 @@ static void add_restore(void *context, const struct kr_restore_request *request)
 
 static void restore(struct kr_mount *mount, kr_restore_add_fn add, void *add_context)
 {
-	struct restoration restoration = {.mount = mount, .add = add, .context = add_context};
+	struct restoration restoration = {.add = add, .context = add_context};
 
-	kr_uncommitted_names_restore(mount->uncommitted_names, is_known, add_restore, &restoration);
+	kr_uncommitted_names_restore(mount->uncommitted_names, add_restore, &restoration);
 }
 
 /* --- ... what is claimed ------------------------------------------------------------------------ */

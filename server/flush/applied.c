@@ -6,9 +6,9 @@
 struct entry {
 	struct kr_table_link link;
 	struct kr_link use;
-	struct kr_fid file;
 	uint8_t node_id[16];
 	uint64_t seq, reached;
+	struct kr_fid file; /* last: cut to its length */
 };
 
 static uint64_t hash_of(const struct kr_fid *file, const uint8_t node_id[16])
@@ -64,8 +64,8 @@ static struct entry *get(struct kr_applied *applied, const struct kr_fid *file, 
 	if (!entry) {
 		if (applied->table.count >= KR_APPLIED_MAX)
 			forget(applied, oldest(applied));
-		entry = kr_xcalloc(1, sizeof(*entry));
-		entry->file = *file;
+		entry = kr_xcalloc(1, offsetof(struct entry, file.bytes) + file->length);
+		memcpy(&entry->file, file, offsetof(struct kr_fid, bytes) + file->length);
 		memcpy(entry->node_id, node_id, 16);
 		kr_table_insert(&applied->table, &entry->link, hash_of(file, node_id));
 		kr_list_append(&applied->uses, &entry->use);

@@ -173,6 +173,40 @@ static void a_visitor_may_remove_its_element_or_stop(void **state)
 	kr_table_fini(&table);
 }
 
+static bool remove_each(struct kr_table_link *link, void *context)
+{
+	kr_table_remove(context, link);
+	return true;
+}
+
+static void a_table_that_was_large_gives_its_memory_back(void **state)
+{
+	enum { MANY = 100000, LEFT = 10 };
+	struct item *many = calloc(MANY, sizeof(*many));
+	struct kr_table table;
+	size_t large;
+
+	(void)state;
+	assert_non_null(many);
+	kr_table_init(&table);
+	for (size_t i = 0; i < MANY; i++)
+		kr_table_insert(&table, &many[i].link, kr_hash_u64(i));
+	large = table.bucket_count;
+	for (size_t i = LEFT; i < MANY; i++)
+		kr_table_remove(&table, &many[i].link);
+	for (size_t i = LEFT; i < 2 * LEFT; i++)
+		kr_table_insert(&table, &many[i].link, kr_hash_u64(i));
+	assert_true(table.bucket_count < large / 16);
+	for (size_t i = 0; i < 2 * LEFT; i++)
+		assert_ptr_equal(kr_table_first_of(&table, kr_hash_u64(i), offsetof(struct item, link)), &many[i]);
+	for (size_t i = 2 * LEFT; i < MANY; i++)
+		kr_table_insert(&table, &many[i].link, kr_hash_u64(i));
+	kr_table_for_each(&table, remove_each, &table);
+	assert_int_equal(table.count, 0);
+	assert_null(table.buckets);
+	free(many);
+}
+
 static void hashes_are_stable(void **state)
 {
 	(void)state;
@@ -189,6 +223,7 @@ int main(void)
 		cmocka_unit_test(a_loop_over_one_hash_sees_each_of_its_elements_once),
 		cmocka_unit_test(a_loop_that_removes_its_element_ends),
 		cmocka_unit_test(a_visitor_may_remove_its_element_or_stop),
+		cmocka_unit_test(a_table_that_was_large_gives_its_memory_back),
 		cmocka_unit_test(hashes_are_stable),
 	};
 

@@ -55,7 +55,7 @@ static void look(void *context, const struct kr_restore_request *request)
 static void assert_restores(const char *text)
 {
 	told[0] = '\0';
-	kr_uncommitted_names_restore(names, is_wanted, add, NULL);
+	kr_uncommitted_names_restore(names, add, NULL);
 	assert_string_equal(told, text);
 }
 
@@ -105,7 +105,7 @@ static void rename_name(
 static int setup(void **state)
 {
 	(void)state;
-	names = kr_uncommitted_names_new();
+	names = kr_uncommitted_names_new(is_wanted, NULL);
 	now_ns = 100 * KR_NS_PER_S;
 	unwanted = NULL;
 	return 0;
@@ -149,6 +149,19 @@ static void a_removed_file_has_no_name(void **state)
 	assert_restores("F:F/ T:T/ G:d/t ");
 	rename_name("d", "was there", "d", "t", 0);
 	assert_restores("F:F/ T:T/ G:G/ ");
+}
+
+static void a_removed_file_that_is_not_open_is_forgotten(void **state)
+{
+	(void)state;
+	create("F", "d", "f");
+	link_name("F", "d", "g");
+	create("G", "d", "h");
+	unwanted = "F";
+	remove_name("d", "f");
+	rename_name("d", "h", "d", "g", 0);
+	unwanted = NULL;
+	assert_restores("G:d/g ");
 }
 
 static void new_directories_come_before_what_is_in_them(void **state)
@@ -200,7 +213,7 @@ static void the_latest_attributes_count(void **state)
 	(void)state;
 	create("F", "d", "f");
 	kr_uncommitted_names_answered(names, KR_MSG_SETATTR, &asked, &reply, now_ns);
-	kr_uncommitted_names_restore(names, is_wanted, look, NULL);
+	kr_uncommitted_names_restore(names, look, NULL);
 	assert_int_equal(looked.mode, S_IFREG | 0600);
 	assert_int_equal(looked.uid, 7);
 	assert_int_equal(looked.gid, 8);
@@ -225,7 +238,7 @@ static void what_is_settled_is_forgotten(void **state)
 	}
 	unwanted = "0";
 	told[0] = '\0';
-	kr_uncommitted_names_restore(names, is_wanted, add, NULL);
+	kr_uncommitted_names_restore(names, add, NULL);
 	assert_memory_equal(told, "1:d/1 2:d/2 ", 12);
 }
 
@@ -236,6 +249,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(a_file_is_restored_where_it_is_now),
 		TEST(a_removed_file_has_no_name),
+		TEST(a_removed_file_that_is_not_open_is_forgotten),
 		TEST(new_directories_come_before_what_is_in_them),
 		TEST(an_exchange_exchanges),
 		TEST(only_what_was_made_is_restored),
