@@ -1,17 +1,22 @@
 /* Decides when a node asks another member beside its upstream (a hedged request), and which of both serves it better.
  * Pure; one per file.
  *
- * The caller ticks four times a second, and tells of each block that comes.  The node looks at the member before the
- * upstream (`beside`) when the upstream owes blocks and has sent nothing for a tick, or when the node is slow: it gets
- * less than a third of what it has got at its best, or does not know yet what can be got.  A trial begins if the
- * upstream is silent, or if `beside` has all blocks that the upstream owes: then it is well ahead.  During the trial
- * the node asks `beside` for what it wants next.  The upstream gets its blocks from `beside`, which cannot stay ahead
- * of it unless the upstream or the link between them is slow.  If the server or this node is slow, both send at the
- * same rate.  The upstream wins with KR_HEDGE_WON blocks if these are half of what `beside` has sent.  It loses if
- * `beside` has sent KR_HEDGE_LOST blocks, and the upstream less than a third of that (a fifth if it was silent), at
- * two ticks.
+ * The caller ticks four times a second, and reports each block that comes.  A node is slow when it gets less than a
+ * third of its best rate, or does not know yet which rate it can get.
  *
- * Each trial that the upstream wins makes later ones rarer, since one with the server makes the server send some blocks
+ * The node looks at the member before its upstream (`beside`) when the upstream owes blocks and is silent, or when the
+ * node has been slow for some ticks.  A trial begins if the upstream is silent, or if `beside` has all blocks that the
+ * upstream owes.  (The server has all; the first trial with it waits for KR_HEDGE_FIRST_SERVER slow ticks.)  During the
+ * trial the node asks `beside` for what it wants next.
+ *
+ * The upstream gets its blocks from `beside`.  So `beside` stays ahead only if the upstream, or the link between the
+ * two, is slow.  If the server or this node is the slow one, both members send at the same rate.
+ *
+ * The upstream wins with KR_HEDGE_WON blocks, or with all that it owed, if that is half of what `beside` has sent.  It
+ * loses if at two ticks in a row `beside` has sent KR_HEDGE_LOST blocks, and the upstream less than a third of that (a
+ * fifth if it was silent).  It also loses if it sends nothing for some ticks while `beside` sends.
+ *
+ * Each trial that the upstream wins makes later trials rarer: in a trial with the server, the server sends some blocks
  * twice.
  */
 #ifndef KR_RING_HEDGE_H

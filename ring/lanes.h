@@ -11,10 +11,10 @@
  * for KR_LANES_UNPROVEN blocks.  So a lane is given blocks as fast as it brings them, and one that connects nowhere
  * costs nothing.  A sole lane has no such limit: the caller's is enough.
  *
- * A lane that owes blocks is late when another one works, and this one has brought no byte for two ticks, or takes
- * several times as long as the others.  Its blocks are asked of others, once; what it brings nevertheless is welcome.
- * It is asked nothing while another one is not late, and is closed if no byte comes for KR_LANES_DEAD ticks.  If all
- * lanes are silent one more is opened, to find out whether the peer or the connection is to blame.
+ * A lane is late when it owes blocks, another lane works, and it has brought no byte for two ticks, or takes several
+ * times as long as the others.  The caller then asks other lanes for its blocks, once, but accepts what the late lane
+ * brings.  It asks a late lane for nothing while another is not late, and closes it after KR_LANES_DEAD ticks without a
+ * byte.  If all lanes are silent it opens one more, to find out whether the peer or the connection is to blame.
  */
 #ifndef KR_RING_LANES_H
 #define KR_RING_LANES_H

@@ -27,7 +27,7 @@ struct kr_frame {
 	struct kr_buf *data; /* NULL when data_length is 0 */
 };
 
-/* Part of a buffer to be sent; kr_conn_send takes its own reference. */
+/* Part of a buffer to be sent; the connection takes its own reference. */
 struct kr_slice {
 	struct kr_buf *buf;
 	size_t offset, length;

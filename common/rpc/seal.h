@@ -2,9 +2,8 @@
  * changes, repeats, reorders or drops a frame, or inserts one of another connection.  With KR_SECURITY_PRIVACY an
  * attacker cannot read any frame either.
  *
- * A frame is sealed in up to three parts, its header, its fields and its data, each with a tag of its own.  Each
- * direction of each connection has its own key, and each part the next number of a counter that both ends keep: it is
- * the nonce,
+ * A frame is sealed in up to three parts (header, fields, data), each with its own tag.  Each direction of each
+ * connection has its own key, and a counter of parts at both ends.  The nonce of a part is
  *
  *   u8 which part (1 header, 2 fields, 3 data), 3 zeros, u64 number of the part from 0, big-endian.
  *

@@ -1,7 +1,7 @@
 /* The one mount of this process: every module of the node gets it.
  *
- * serve.c makes the parts in the order of the fields and takes them down in reverse.  The pointers do not change in
- * between.  Each part says which threads may use it.
+ * serve.c makes the parts and takes them down; meanwhile the pointers do not change.  Each part says which threads may
+ * use it.
  */
 #ifndef KR_FUSE_MOUNT_H
 #define KR_FUSE_MOUNT_H

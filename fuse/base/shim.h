@@ -1,7 +1,7 @@
 /* FUSE features that the kernel has and an old libfuse does not pass on.  They are mmap on direct_io handles, parallel
- * direct writes, parallel directory operations, and passthrough.  This is a thin wrapper of a libfuse that knows them.
+ * direct writes, parallel directory operations, and passthrough.  With a newer libfuse the shim is a thin wrapper.
  *
- * All of libfuse's replies pass the shim, which shows them to a hook.
+ * All of libfuse's replies pass through the shim, which shows them to a hook.
  */
 #ifndef KR_FUSE_SHIM_H
 #define KR_FUSE_SHIM_H

@@ -10,10 +10,10 @@
 #include "fuse/ops/batch.h"
 #include "fuse/ops/op.h"
 
-/* The kernel has at most BACKGROUND requests out for its pages; further ones wait in the kernel.  Requests that fill
- * pages may wait for other nodes.  Those nodes may wait for requests that write pages back, and these for a place
- * behind the former.  Two nodes show this if each reads ahead in 300 files into which the other has stored, at once.
- * They stand still for ever with 256, and not with 1024.  Sequential and parallel reads are as fast with either.
+/* The kernel sends at most BACKGROUND requests for pages at a time; further ones wait in the kernel.  Page reads may
+ * wait for other nodes, those nodes for their writebacks, and the writebacks for a place behind page reads.  With 256,
+ * two nodes deadlock when each reads ahead in 300 files that the other has stored into; with 1024 they do not.
+ * Sequential and parallel reads are as fast with either.
  *
  * The price is memory: the daemon keeps a copy of a write's bytes while the request waits (for room in the journal, for
  * a lease).  So one program with asynchronous direct writes can make the daemon hold 1 GiB.  A program with 1,024

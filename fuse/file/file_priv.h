@@ -13,13 +13,13 @@ struct kr_files {
 	struct kr_table table;
 
 	/* All loop thread. */
-	struct kr_list idle; /* kr_file.idle, the longest idle first */
+	struct kr_list idle; /* kr_file_life.idle, the longest idle first */
 	uint32_t idle_count;
 	struct kr_list space; /* struct kr_waiter: writes that wait for journal space */
 	struct kr_task space_task;
 	struct kr_list drops; /* struct kr_file_drop, invalidations under way */
 	uv_timer_t drop_timer;
-	struct kr_list lingering; /* kr_file.lingering, referenced: their pages are about to be dropped */
+	struct kr_list lingering; /* kr_file_pages.lingering, referenced: their pages are about to be dropped */
 	uv_timer_t linger_timer;
 	struct kr_list notices; /* of shrink_notice.c, as is the next */
 	uv_timer_t notice_timer;

@@ -7,7 +7,7 @@
 
 /* fi->fh: one open(2). */
 struct kr_handle {
-	struct kr_link link;  /* kr_file.handle_list */
+	struct kr_link link;  /* kr_file_opens.list */
 	struct kr_file *file; /* a reference */
 	bool readable, writable;
 	bool direct;           /* the kernel's read(2) does not go through its pages (a mapping's faults still do) */
@@ -35,7 +35,7 @@ void kr_handles_abandon(struct kr_file *file);
 
 /* A read, or a write through the kernel's pages, that waits for a lease. */
 struct kr_parked_io {
-	struct kr_link link; /* kr_file.parked */
+	struct kr_link link; /* kr_file_pages.parked */
 	uint64_t offset, length;
 	bool page;    /* a read surely for the kernel's pages: they are locked, and hold nothing old */
 	bool through; /* the dropping of pages may wait for it: it is served under the lease that goes */

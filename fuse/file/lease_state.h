@@ -1,7 +1,7 @@
 /* The node's half of one file's lease, as a pure state machine: events in, actions out; no locks, sockets or clocks.
  *
- * The owner (fuse/file/file.c) tells what happened (kr_lease_state_granted, _recalled, _dirtied...) and then asks
- * kr_lease_state_next what to do until it says KR_LEASE_STATE_NOTHING.  All calls under the file's lock.
+ * The file's code reports what happened (kr_lease_state_granted, _recalled, _dirtied...).  Then lease.c carries out
+ * what kr_lease_state_next returns, until that is KR_LEASE_STATE_NOTHING.  All calls are made under the file's lock.
  *
  * Invariants:
  *  - an operation that acts on the file under a lease enters (kr_lease_state_enter), and leaves when done; to enter,

@@ -23,7 +23,7 @@
 #include "fuse/session/rpc.h"
 
 struct recall {
-	struct kr_link link; /* kr_file.recalls */
+	struct kr_link link; /* kr_file_lease.recalls */
 	struct kr_down down;
 };
 

@@ -1,8 +1,8 @@
 /* The holders of the bytes of the journal's records, and which records are dead: holds, releases, cuts, marks.  See
  * journal.h and journal_format.h.
  *
- * Any thread; the lock covers each step.  A record without a holder is marked dead in its slot.  Whether a segment came
- * free with it says kr_journal_retire.
+ * Any thread; the lock covers each step.  A record without a holder is marked dead in its slot.  Then
+ * kr_journal_retire checks whether the segment has become free.
  */
 #include <assert.h>
 #include <stdlib.h>

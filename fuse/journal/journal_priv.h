@@ -38,8 +38,8 @@ struct kr_segment {
 	uint32_t alive;     /* slots with held > 0 */
 	uint32_t in_flight; /* appends between reservation and end; the reclaimer at work */
 	uint32_t pins;      /* pieces whose data is still read, dead or not */
-	bool unsynced;      /* a sync of it has failed, once and for all: unknown is what of it is on the
-			     * disk.  The reclaimer's own, and the end's */
+	bool unsynced;      /* a sync of it has failed: what the disk holds of it stays unknown.  Only the
+			     * reclaimer and kr_journal_free use this */
 	bool set_aside;     /* has damage: the files stay, and do not count against max */
 	bool lends_name;    /* set aside because a damaged segment lives on a NAME in this one */
 };

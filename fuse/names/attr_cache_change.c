@@ -1,6 +1,5 @@
-/* Requests of our own that change something, from when they are asked to when they have ended: what they change is not
- * known meanwhile.  Others may see the change, and tell our programs, before the answer that makes us forget has come
- * here.
+/* Requests of this node that change something: from their submission to their end, the cache does not answer for what
+ * they change.  Other nodes may see the change, and tell this node's programs, before the reply arrives here.
  *
  * The kernel drops the attributes of these files before the request is sent.  The kernel's own request holds the files
  * that it names, so the loop thread may notify it (kernel_attrs.h).

@@ -1,10 +1,9 @@
 /* fsync of a directory, and the server's loss of power before it.
  *
- * A change of a name is on the server's disk when an fsync of its directory says so, or after a while by itself.  If
- * the server loses its power before, the change is lost as on a local disk; but there the program would be gone, too.
- * Here it lives on, and an fsync of the directory that the next boot of the server answers knows nothing of it: the
- * node remembers which directories it has changed, and has one fsync of each fail (EIO), whoever calls it, in the
- * KR_DIR_LOST_S after the boot was heard of.
+ * An fsync of a directory confirms that its changes are on the server's disk; without one they get there after a while.
+ * If the server loses power first, they are lost, as on a local disk.  But a local program would be gone, too; here it
+ * lives on, and the server's next boot answers its fsync with success.  So the node remembers which directories it has
+ * changed.  Within KR_DIR_LOST_S after it heard of the boot, one fsync of each fails (EIO), whoever calls it.
  *
  * A change that had been made KR_DIR_SETTLED_S before the server was last heard counts as on the disk: file systems
  * write down their names within half a minute.  After a clean shutdown the server has lost nothing, and the node

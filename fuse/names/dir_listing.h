@@ -27,8 +27,9 @@ void kr_dir_listing_free(struct kr_dir_listing *listing);
 void kr_dir_listing_add(struct kr_dir_listing *listing, uint64_t cookie, const void *entries, size_t length);
 /* The position behind the last entry. */
 uint64_t kr_dir_listing_end(const struct kr_dir_listing *listing);
-/* NAME is asked for, and not known.  The names that are to be asked for together with it, itself first, into RET_NAMES
- * (borrowed until the next kr_dir_listing_add); KNOWN says which are not worth it.  Their number; 0: NAME by itself. */
+/* A program asks for NAME, which is not cached.  Fills RET_NAMES with NAME and the names to ask for together with it,
+ * except those that are KNOWN.  They are borrowed until the next kr_dir_listing_add.  Returns their number; 0: ask for
+ * NAME alone. */
 size_t kr_dir_listing_ahead(struct kr_dir_listing *listing, const char *name, uint64_t now_ms,
 	bool (*known)(void *context, const char *name), void *context, const char **ret_names);
 /* The same before any name is asked for: the first names in the order of the directory, as many as may be. */

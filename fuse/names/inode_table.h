@@ -48,14 +48,14 @@ int kr_inode_learn(struct kr_inodes *inodes, const struct kr_fid *fid, const str
 /* 0, or -EIO: ATTR cannot be true of the file behind this number (as for kr_inode_fid), for its type never changes. The
  * kernel would give the inode up for good: it must not see such a reply. */
 int kr_inode_check(const struct kr_inodes *inodes, uint64_t number, const struct kr_attr *attr);
-/* How often the file has been cut, as far as is known here: to be had before its size is asked for. */
+/* How many truncations of the file this node knows of.  Call it before asking the server for the file's size. */
 uint32_t kr_inode_truncations(struct kr_inodes *inodes, uint64_t number);
-/* A regular file's SIZE, for which was asked when it had been cut *CUTS times, is to be said to the kernel. If it can
- * be, *CUTS is set to what the next two want. */
+/* The node is about to tell the kernel SIZE.  *CUTS: kr_inode_truncations when it asked the server for SIZE.  Unless
+ * the result is STALE, sets *CUTS for the next two calls. */
 enum kr_size_reply {
-	KR_SIZE_REPLY_KNOWN,  /* which is certain to believe in that one, or a greater one */
-	KR_SIZE_REPLY_NOTIFY, /* which is to be made to, first */
-	KR_SIZE_REPLY_STALE,  /* but cannot be believed itself any more: to be asked for anew */
+	KR_SIZE_REPLY_KNOWN,  /* the kernel will believe in SIZE, or a greater size */
+	KR_SIZE_REPLY_NOTIFY, /* the node must first make the kernel believe in SIZE */
+	KR_SIZE_REPLY_STALE,  /* SIZE may be from before a truncation: ask the server again */
 };
 enum kr_size_reply kr_inode_reply_size(struct kr_inodes *inodes, uint64_t number, uint64_t size, uint32_t *cuts);
 /* Around what makes the kernel believe in SIZE, after KR_SIZE_REPLY_NOTIFY. False: it has become stale, and nothing is

@@ -126,7 +126,7 @@ void kr_op_entry_undo(struct kr_mount *mount, const struct fuse_entry_param *ent
  * not looked up, keeps -ESTALE. */
 int kr_op_error_in(struct kr_mount *mount, const struct kr_fid *parent, int err);
 
-/* --- handlers: the table in serve.c --------------------------------------------------------------
+/* --- handlers: the table in fuse/daemon/operations.c ---------------------------------------------
  * op_names.c */
 void kr_op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name);
 void kr_op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count);

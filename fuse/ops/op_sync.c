@@ -1,6 +1,6 @@
-/* FLUSH (a program closes a descriptor) and FSYNC.  The bytes written before are then applied, or stable, or an error
- * says that they are not.  Either way no node reads the bytes of before: pages of mappings may have gone to the server
- * while other nodes had the file cached (lease_state.h).
+/* FLUSH (a program closes a descriptor) and FSYNC.  The answer is an error, or all bytes written before are applied
+ * (FLUSH) or stable (FSYNC).  Then no node reads the former bytes any more.  The server sees to that, because pages of
+ * mappings may have gone to the server while other nodes had the file cached (lease_state.h).
  *
  * A close ends the byte-range locks of the process on the file, whichever descriptor it closes.
  */

@@ -17,9 +17,10 @@ enum {
 	KR_HOPS_STRANGERS = 128, /* of these, peers without a proof of identity yet: the oldest go first */
 	KR_HOP_WANTED = 4096,    /* blocks that one peer may ask for before they are answered */
 	KR_HOP_HELLO_S = 10,
-	KR_HOP_SILENT_NODE_S = 8, /* an upstream that owes us blocks and sends nothing is given up; or after a quarter
-				     of the lease time */
-	KR_HOP_SLOW = 4,          /* times as long, and one that sends bytes, but no whole block */
+	/* The node gives up an upstream node that owes blocks and sends nothing for so long, or for a quarter of the
+	 * lease time if that is shorter.  It gives up one that sends no whole block after KR_HOP_SLOW times as long. */
+	KR_HOP_SILENT_NODE_S = 8,
+	KR_HOP_SLOW = 4,
 	KR_HOP_SILENT_SERVER_S = 30,
 	KR_HOP_IDLE_S = 30,
 	KR_HOPS_UNKEPT = 64 << 20, /* blocks that the disk would not keep, in memory */

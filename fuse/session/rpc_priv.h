@@ -70,7 +70,7 @@ struct kr_rpc {
 	const char *reset_reason; /* why the rpc closes the connection; NULL: it does not */
 	struct kr_resolve *resolving;
 	uv_timer_t retry, tick;
-	uv_timer_t later; /* runs on until it finds nothing to send: so seldom does one begin */
+	uv_timer_t later; /* repeats until a tick finds nothing to send, so the timer is seldom started */
 	bool has_later;   /* calls wait to be sent with others (KR_RPC_LATER) */
 	uint64_t backoff_ms, attempt_ns, heard_ns;
 	size_t next_address;             /* among the addresses of the server's name */

@@ -1,10 +1,9 @@
-/* Making files for the program that asks: theirs is the owner, and their umask counts where no default ACL does.
+/* Makes files as the calling program: with its owner and, where no default ACL applies, its umask.
  *
- * The daemon's threads act without CAP_FSETID.  So the disk's file system clears set-user-ID and set-group-ID bits and
- * file capabilities when a file is written to or truncated, as the kernel has agreed with the daemon
- * (kr_shim_want_passthrough), also where the kernel writes for it (passthrough takes the credentials of the thread that
- * registered the file).  The kernel has checked all permissions before it asks.  So creation and chmod have all of the
- * daemon's capabilities.
+ * The daemon's threads run without CAP_FSETID.  So the disk's file system clears set-user-ID and set-group-ID bits and
+ * file capabilities at a write or truncation.  The kernel leaves that to the daemon (kr_shim_want_passthrough).  It
+ * holds for passthrough, too, which uses the credentials of the thread that registered the file.  The kernel checks all
+ * permissions before it asks the daemon.  So creation and chmod run with all of the daemon's capabilities.
  */
 #ifndef KR_FUSE_VIEW_AS_CALLER_H
 #define KR_FUSE_VIEW_AS_CALLER_H

@@ -1,7 +1,7 @@
 /* The flush scheduler: when which file's bytes go to the server, and what happens to them there.
  *
- * All in the loop thread but kr_flush_dirtied and kr_flusher_need_space.  flush_plan.[ch] decides (pure), and this part
- * acts.  It sends FLUSH inline up to KR_INLINE_MAX bytes, else through chain.[ch] when ROUND comes.
+ * Loop thread, unless said otherwise.  flush_plan.[ch] decides (pure); the flusher acts.  It sends up to KR_INLINE_MAX
+ * bytes in the FLUSH itself, and more through chain.[ch] when ROUND comes.
  *
  * A byte's way: dirty (file->dirty, read as overlay) -> sent (a snapshot holds it too) -> applied (flush.applied) ->
  * durable, as STABLE says (released).  One FLUSH per file is in flight.  Invariants, each also at a kill -9 between any
@@ -62,7 +62,7 @@ struct kr_flush {
 
 	/* For FILE, loop thread. */
 	uint64_t begun, taken,
-		failed;        /* FLUSHes: how many; the last answered well; the last answered otherwise or not */
+		failed;        /* numbers of the last FLUSH begun, the last taken, the last failed or given up */
 	uint32_t unseen, seen; /* flushes taken while others may have had older bytes cached; those of them that these
 				  have dropped since */
 	bool orphaned; /* gone at the server, or its bytes are damaged: only discard helps, but for unjudged ones */

@@ -25,8 +25,8 @@ enum { KR_LATE_SHOWN = 100, KR_LATE_RETRY_MS = 3000 };
 void kr_late_begin(struct kr_file *file, const struct kr_attr *attr);
 /* Goes on if there is anything to do; often. */
 void kr_late_step(struct kr_file *file);
-/* The number of bytes without a conflict file, or with one whose bytes are refused.  *RET_MOVED: of those that have one,
- * and may not be durable yet.  Sets *RET_ERR if the server makes no conflict file, or refuses its bytes. */
+/* Returns the number of late bytes that have no conflict file, or whose conflict file cannot take them.  *RET_MOVED:
+ * those that have one, not known to be durable.  Sets *RET_ERR to why the server refused file or bytes. */
 uint64_t kr_late_bytes(const struct kr_late *late, uint64_t *ret_moved, int *ret_err);
 /* Gives these up, by explicit command. */
 void kr_late_discard(struct kr_file *file);

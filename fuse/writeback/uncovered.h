@@ -1,15 +1,18 @@
 /* Which files have refused bytes whose lease was given back, kept on the disk (UNCOVERED in journal_format.h).
  *
- * Invariant: before the node gives a file's lease back with refused bytes, the directory says so, durably.  The
- * directory says so until these bytes are gone, or are under a lease again.  So a daemon that is started anew knows of
- * them whatever becomes of the server meanwhile.  Killed in between, the daemon takes bytes for late that need not be,
- * and never the other way round: a line comes before the answer, and goes after the bytes.  One thread of the pool at a
- * time writes the whole text, for all files that wait by then.  One file more costs 7 ms where 10,000 are listed.  It
- * costs 40 ms (half of it the loop's) where 50,000 are, and these have to be recalled one by one for that.  Where the
- * disk does not take the text, the lease goes all the same: other nodes would wait for as long as two disks are full.
- * The log says so, and the node tries again; until then only this process and the server's know it.  Where the disk
- * just does not answer, the lease waits.  The node is late when the server has waited long enough, which is as safe; so
- * the log and status say so before.  Loop thread.
+ * Invariant: before the node gives a file's lease back with refused bytes, the directory durably lists the file.  The
+ * line stays until the bytes are gone, or under a lease again.  So a restarted daemon knows these bytes even if the
+ * server has forgotten them.  After a kill in between, the daemon may take bytes for late that are not, never the
+ * reverse: the line comes before the answer, and goes after the bytes.
+ *
+ * One pool thread at a time writes the whole text, for all files that wait.  One more file costs 7 ms when 10,000 are
+ * listed, and 40 ms (half of it in the loop) when 50,000 are.
+ *
+ * If the disk refuses the text, the node gives the lease back all the same, logs that, and tries again.  Otherwise
+ * other nodes would wait for as long as two disks are full.  Until the disk takes the text, only this process and the
+ * server's process know of the bytes.  If the disk does not answer, the lease waits.  If that lasts too long, the
+ * server makes the node late, which is as safe.  Before that, the log and the status report the slow disk.  Loop
+ * thread.
  */
 #ifndef KR_FUSE_UNCOVERED_H
 #define KR_FUSE_UNCOVERED_H
@@ -39,10 +42,10 @@ bool kr_uncovered_tick(struct kr_uncovered_log *log);
 /* How long the disk has been at it, if that is half of what the server waits for a lease, or more; else 0. */
 uint64_t kr_uncovered_slow_ms(const struct kr_uncovered_log *log);
 
-/* FILE's bytes up to UP_TO are refused, and others may write from SINCE on if a lease of it is given back.  Whether
- * that has to wait; then the file is stepped later. Said again of a file that is listed, SINCE counts no more.  The
- * directory says it of some more seqs than there are: a program that goes on writing, and hears each time that it was
- * refused, must not keep the lease for ever. */
+/* The server has refused FILE's bytes up to UP_TO; other nodes may write from SINCE on if a lease is given back now.
+ * Returns whether the lease must wait for the disk; the file is stepped when that ends.  A file whose bytes are
+ * uncovered already keeps its former SINCE.  The line covers later seqs in advance, so a program whose writes are
+ * refused again and again does not make the lease wait for ever. */
 bool kr_uncovered_awaited(struct kr_uncovered_log *log, struct kr_file *file, struct kr_time since, uint64_t up_to);
 /* The bytes are gone, or under a lease. */
 void kr_uncovered_forget(struct kr_uncovered_log *log, struct kr_file *file);

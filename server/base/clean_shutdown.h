@@ -25,7 +25,7 @@ enum kr_clean_shutdown_state {
 	KR_CLEAN_SHUTDOWN_UNKNOWN,
 	KR_CLEAN_SHUTDOWN_KILLED,  /* a server of this id was killed, or may have been */
 	KR_CLEAN_SHUTDOWN_FAILED,  /* a sync of a server of this id has failed */
-	KR_CLEAN_SHUTDOWN_SERVING, /* all servers before this one had a clean shutdown */
+	KR_CLEAN_SHUTDOWN_SERVING, /* every former server of this id had a clean shutdown */
 	KR_CLEAN_SHUTDOWN_STOPPED,
 };
 

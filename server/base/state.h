@@ -12,6 +12,7 @@
  *   conflicts   which late bytes are in conflict (recovery/conflict_log.h)
  *   clock       when the machine's clock was set back, and its latest time (recovery/clock_setbacks.h)
  *   doubts      times around the ends of former instances (export/doubtful_times.h)
+ *   aliases     identities of restored files (export/fid_aliases.h)
  *
  * Without the directory all file identities, caches and journals of nodes are foreign: back it up. Opening blocks
  * (main, before the loop runs); later changes run in the pool, one after the other. */

@@ -22,7 +22,7 @@ struct kr_daemon {
 
 /* Handles STATUS: the server as JSON, for `kairan status HOST` (status.c). */
 void kr_status_register(struct kr_server *server);
-/* The numbers of that alone, owned: what takes as long with many nodes and files as with few. */
+/* Only those numbers of the status that cost the same with many nodes and files as with few; owned. */
 json_t *kr_server_figures(const struct kr_server *server);
 /* An array with the name, ring and numbers of each node, ring by ring in ring order, owned. */
 json_t *kr_server_node_figures(const struct kr_server *server);

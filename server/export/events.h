@@ -1,7 +1,7 @@
 /* Change events of a filesystem: fanotify with file handles, see fanotify(7).
  *
  * One mark covers the export's whole filesystem, so events of files outside the export arrive, too; no file identity
- * matches those. kr_events_open and kr_events_close block; kr_events_read does not. */
+ * matches those. kr_events_open blocks; kr_events_read does not. */
 #ifndef KR_SERVER_EVENTS_H
 #define KR_SERVER_EVENTS_H
 

@@ -32,7 +32,7 @@ struct kr_export {
 	struct kr_fid root;
 	uint64_t file_max;
 	bool by_handle, callers_ids, exact_ctime;
-	_Atomic uint64_t young_ns;      /* a ctime is doubtful until then */
+	_Atomic uint64_t young_ns;      /* ctimes younger than this are doubtful; 0: none is */
 	const struct kr_doubts *doubts; /* NULL: no ctime was before this instance */
 	int no_handles;                 /* why not by_handle: -errno */
 	struct kr_fid_aliases *aliases; /* borrowed; NULL: none */
@@ -53,7 +53,7 @@ struct kr_export {
 	_Atomic uint64_t reads, read_bytes, writes, write_bytes;
 };
 
-/* Begins every operation: prepares the thread; -ESTALE when the export is gone. */
+/* Begins every operation: prepares the thread.  -EIO or -ENOTCONN: the export is gone, as for kr_export_tick. */
 int kr_export_ready(struct kr_export *export);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
 /* -EROFS if changes are refused. */

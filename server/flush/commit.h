@@ -2,11 +2,12 @@
  * are uncommitted (docs/recovery.md; leases/lease_table.h).
  *
  * A writer of a file is uncommitted from when a round with its bytes is applied, or from RECLAIM's `resend`, until it
- * has answered STABLE for all of that.  It is *owed* while its bytes may be lost and come again: after a failed sync
- * (UNSTABLE) or a start of the server (RECLAIM).  A FLUSH up to the owed number ends that; so does its refusal, and a
- * lease that the node gives back with refused bytes: these are judged then (leases/cover.h), and others do not wait.
- * The entry of a session that has ended is node 0's, unless another session takes its place (leases.h).  Node 0 commits
- * when a sync has succeeded: nobody has to hear of it.  If a sync has failed, the page cache alone may have such bytes.
+ * has answered STABLE for all of that.  It is *owed* while its bytes may be lost, so that it must send them again:
+ * after a failed sync (UNSTABLE) or a start of the server (RECLAIM).  A FLUSH up to the owed number ends that, and so
+ * does the refusal of a FLUSH.  It also ends when the node gives a lease back with refused bytes: the server judges
+ * these later (leases/cover.h), and others do not wait.  When a session ends, its entry passes to its successor
+ * (leases.h), or else to node 0.  Node 0 commits when a sync succeeds: nobody has to hear of it.  If a sync has failed,
+ * only the page cache may have such bytes.
  * So the server writes the file's bytes again, and syncs, until that succeeds.
  *
  * Files whose sync failed, and has not succeeded since, stand in `failed` of the state directory before anybody is

@@ -2,8 +2,8 @@
  *
  * Nodes send their bytes again from their journals until they know these to be durable.  No node sends these changes
  * again.  So such a change
- *  - begins when no node has uncommitted bytes of the file, the caller included: an operation that waits for all
- *    (KR_COMMITTED_ALL).  Else what is sent again would bring back what the change removes.
+ *  - begins when no node, the caller included, has uncommitted bytes of the file (KR_COMMITTED_ALL).  Otherwise bytes
+ *    that a node sends again would undo the change.
  *  - is synced before the answer.  If that sync fails, the change is made and may not last: its caller gets the error,
  *    and nobody else gets the file before a sync has succeeded.  Loop thread.
  */

@@ -1,8 +1,8 @@
 /* Attributes of files, with QUERYs to the nodes that write.
  *
  * First the server queries the holders of WRITE, then it calls stat.  The stat sees what a holder flushes in between.
- * The other way round both could miss those bytes.  If a truncation came in between, the answers describe a longer
- * file, and everything is asked again, ATTEMPTS_MAX times at most.
+ * In the other order both could miss those bytes.  The server starts over, ATTEMPTS_MAX times at most, if the file
+ * changed meanwhile (after a truncation the answers describe a longer file), or if a queried session ended.
  */
 #include "server/leases/attrs.h"
 

@@ -1,8 +1,8 @@
 /* See locks.h.
  *
- * A lock passes to another node when all is committed that its last owner's node had applied by then, to any file.  So
- * each unlock begins a wait (struct release) for these files, and a lock granted to another node is answered when the
- * waits before it are over.
+ * A lock passes to another node only when everything that the unlocking node had applied, to any file, is committed.
+ * So each unlock begins a wait for these files (struct release).  The server answers a LOCK of another node when all
+ * waits that began before its grant are over.
  */
 #include "server/base/options.h"
 #include "server/leases/locks.h"

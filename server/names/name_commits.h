@@ -36,8 +36,8 @@ struct kr_name_commits {
 	struct kr_table names; /* struct kr_name_change of all directories */
 	uint64_t last;         /* number of the latest change */
 	uint64_t waits;        /* so far, for status */
-	/* Begins to sync DIR; kr_name_commits_synced ends it.  Never called from inside kr_name_commits_synced's DIR.
-	 * */
+	/* Begins to sync DIR, and returns; kr_name_commits_synced follows later.  Called from inside any event, that
+	 * one included. */
 	void (*sync)(void *context, const struct kr_fid *dir);
 	void *context;
 };

@@ -1,11 +1,11 @@
 /* RECLAIM: a node names what it had open and leased in a session that it lost, or at an earlier instance of this
  * server.
  *
- * The server believes what it had (but see reclaimable).  First it syncs what this instance remembers to have applied
- * of the node's bytes: the node drops these.  late.h decides whether its late bytes may go in.  What a former FLUSH may
- * have applied beyond is owed (commit.h) from the answer on: nobody else gets the file before the node has sent it
- * again.  Until the answer nobody else can have it either: in the grace period nobody is served, a successor has
- * inherited what its node owed, and a late node has the file alone.
+ * The server believes what the node says it had (but see reclaimable).  First it syncs those bytes of the node that
+ * this instance remembers to have applied; the node then drops them.  late.h decides whether late bytes may go in.
+ * What a former FLUSH may have applied beyond these is owed from the answer on (commit.h): no other node gets the file
+ * before this node has sent it again.  Before the answer no other node can have the file either.  In the grace period
+ * the server serves nobody, a successor inherits what its node owed, and a late node has the file alone.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,17 +1,15 @@
-/* When the clock of this machine was set back: then a change of a file can have an earlier time than what was before
- * it.
+/* Setbacks of this machine's clock: after one, a file's later change can carry an earlier time.
  *
- * Sometimes only times tell whether others have changed a file since a late node had it (late.h).  Then a file counts
- * as changed if its time can be from after a setback, and the moment of comparison from before the setback.  That is so
- * for as long as the clock shows what it has shown before.
+ * Sometimes only times tell whether others have changed a file since a late node had it (late.h).  The file then counts
+ * as changed if its time may be from after a setback, and the node's moment from before it.  That lasts until the clock
+ * is past its former time again.
  *
- * It is noticed by a clock that nobody sets (CLOCK_MONOTONIC_RAW): the difference between the two becomes smaller.
- * `clock` in the state directory keeps it for the next instance, as lines (line_log.h):
- *   boot ID REAL RAW   both clocks, in nanoseconds, when they were looked at the last time, in the boot ID (32 hex
- *                      digits)
- *   back TO FROM       the clock went from FROM back to TO, in seconds since the epoch
- * It is written every KR_SETBACKS_SAVE_S, and when the clock has been set.  After another boot the clock may have gone
- * on for so long unseen.  PURE but for reading and writing.
+ * The server compares the clock with one that nobody can set (CLOCK_MONOTONIC_RAW).  `clock` in the state directory
+ * keeps the result for the next instance, as lines (line_log.h):
+ *   boot ID REAL RAW   the machine's boot id (32 hex digits), both clocks at the latest look (nanoseconds)
+ *   back TO FROM       the clock went back from FROM to TO, in seconds since the epoch
+ * The server writes it every KR_SETBACKS_SAVE_S, and when the clock was set.  After a reboot, the first look assumes
+ * that the clock went on for up to twice that time after the save.  PURE, except reading and writing.
  */
 #ifndef KR_SERVER_CLOCK_SETBACKS_H
 #define KR_SERVER_CLOCK_SETBACKS_H

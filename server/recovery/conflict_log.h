@@ -1,15 +1,17 @@
-/* Which late bytes have been declared to be in conflict, and where they went.  The server must remember that
- * when it, or the node, or both are killed in between.  So those bytes never go into the original after all, and one
- * conflict file gets all of them.
+/* Which late bytes are in conflict, and into which conflict file they go.  The server must remember that even if it,
+ * the node, or both are killed in between.  So late bytes never go into the original after all, and one conflict file
+ * gets all of them.
  *
  * `conflicts` in the state directory is a log (base/line_log.h) of JSON objects: {"node_id", "node", "file", "first",
- * "last", "time", and when they are known "target", "made", "original", "place"}; of the same node, file and `last` the
- * later line counts.  KR_CONFLICTS_MAX are kept: of too many the oldest of the owner (of the node's key: "uid" of a
- * user's, none: all others) that has the most goes, so that nobody can push out others'. The log is written anew when
- * it is opened, and when it has grown past twice what counts.
+ * "last", "time"}, "uid" for a node with a user's key, and "target", "made", "original", "place" when they are known.
+ * `first` and `last` are sequence numbers, which ascend over the whole life of a node's journal.  An object covers the
+ * bytes from the first to the last.  A later line of the same node and file replaces the earlier one.  If that had
+ * another target, it is kept for the status alone.
  *
- * One of a node and a file covers the bytes from `first` to `last`: sequence numbers ascend over the whole life of a
- * node's journal. Loop thread, unless said otherwise.
+ * The table holds at most KR_CONFLICTS_MAX conflicts.  When it is full, the server drops the oldest one of the owner
+ * that has the most.  So no user can push out the conflicts of others.  (A user key has its user as owner; all other
+ * nodes share one.)  The server rewrites the log when it opens it, and after KR_CONFLICTS_SPARE more appended lines
+ * than the rewritten log had.  Loop thread, unless said otherwise.
  */
 #ifndef KR_SERVER_CONFLICT_LOG_H
 #define KR_SERVER_CONFLICT_LOG_H
@@ -25,7 +27,7 @@
 enum {
 	KR_CONFLICTS_MAX = 16384,
 	KR_CONFLICTS_SHOWN = 100,
-	KR_CONFLICTS_SPARE = 1024 /* lines that do not count, whatever counts */
+	KR_CONFLICTS_SPARE = 1024 /* when the log is rewritten: see above */
 };
 
 /* How many are kept of one owner. */
@@ -66,10 +68,10 @@ struct kr_conflicts {
 /* Reads DIR/conflicts. 0 or -errno with a reason. Blocks. */
 int kr_conflicts_open(struct kr_conflicts *conflicts, int dir);
 void kr_conflicts_close(struct kr_conflicts *conflicts);
-/* That of the node and the file which covers any of the sequence numbers FIRST to LAST; NULL. Borrowed. */
+/* The conflict of the node and the file that covers any of the sequence numbers FIRST to LAST, or NULL.  Borrowed. */
 struct kr_conflict *kr_conflicts_find(const struct kr_conflicts *conflicts, const uint8_t node_id[16],
 	const struct kr_fid *file, uint64_t first, uint64_t last);
-/* That to which bytes from FIRST on belong that are declared now: one that ends before them is over; NULL. Borrowed. */
+/* The conflict that late bytes from FIRST on extend.  NULL: there is none, or it ends before FIRST.  Borrowed. */
 struct kr_conflict *kr_conflicts_present(
 	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file, uint64_t first);
 /* Whether FILE was made for late bytes of the node, and CTIME tells that it is unchanged since. */

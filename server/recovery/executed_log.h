@@ -1,14 +1,14 @@
-/* Which requests were executed, remembered beyond the end of the process.  So the next instance (or the node's next
- * session) does not run one again whose answer was lost, when others may have built on its effect.  Nor is one that was
- * not executed taken for done because another has done the same.
+/* Which requests were executed, remembered beyond the end of the process.  So neither the next instance nor the node's
+ * next session executes a request again whose answer was lost.  Nor does it take a request for executed because another
+ * request has had the same effect.
  *
  * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for
  * one boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any
  * thread.
  *
- * Beside them the file says what each running change of names does.  It does so from before the phase INTENT until
- * after the change is over.  So who finds the phase INTENT at the start finds that, too, and can
- * look what has become of it (kr_executed_settle).
+ * The file also has an intent record of each change of names under way, from before its phase INTENT until after its
+ * end.  So a start that finds a request in the phase INTENT also finds the record, and checks whether the change was
+ * made (kr_executed_settle).
  */
 #ifndef KR_SERVER_EXECUTED_LOG_H
 #define KR_SERVER_EXECUTED_LOG_H
@@ -63,14 +63,13 @@ void kr_executed_settle(struct kr_executed *executed,
 	void *context);
 /* KEY was executed with ERR; VALUE is part of its answer.  Does nothing if it was not begun, or is forgotten. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value);
-/* Whether KEY, which is not found, cannot have been forgotten since the memory began: no record has been overwritten,
- * or there is one of an earlier request of the same node, begun when it came for the first time.  The record of KEY
- * would have been overwritten after that one. */
+/* Whether KEY, which is not found, was never in the memory.  True if no record was ever overwritten.  True also if an
+ * earlier request of the same daemon, begun on its first arrival, is still there: a record of KEY would be younger. */
 bool kr_executed_never(struct kr_executed *executed, const struct kr_executed_key *key);
 /* The grace period is over: all requests that nodes send again from now on were begun in this boot. */
 void kr_executed_complete(struct kr_executed *executed);
-/* Whether a former instance of this boot has called that: then nothing that nodes send again is older than the memory.
- */
+/* Whether a former instance of this boot has called kr_executed_complete: then the memory is older than all requests
+ * that nodes send again. */
 bool kr_executed_was_complete(const struct kr_executed *executed);
 /* Whether another request than KEY has been executed with VALUE. */
 bool kr_executed_by_other(struct kr_executed *executed, const struct kr_executed_key *key, uint64_t value);

@@ -5,10 +5,10 @@
  * whose sync had failed (flush/commit.h).  So the bytes of nodes that do not come back are durable, too, before others
  * read them.
  *
- * From the end on others may get what a node that did not come back has held.  If this server ended while that node's
- * record was still there, the next instance would take the node for one that has lost nothing.  Its late bytes would
- * cover what others have written since (P7).  So first the server removes the records, durably.  Only then what waited
- * goes on.  What fails is tried again with the next tick. */
+ * After the grace period, other nodes may get what a missing node held.  So the server first removes the missing nodes'
+ * records, durably, and only then lets the parked requests go on.  Otherwise the next instance would take such a node
+ * for one that has lost nothing, and its late bytes would cover newer ones (P7).  The next tick repeats a step that
+ * failed. */
 #ifndef KR_SERVER_GRACE_PERIOD_H
 #define KR_SERVER_GRACE_PERIOD_H
 

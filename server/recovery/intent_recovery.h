@@ -1,5 +1,5 @@
-/* Finds out, at the start of the server, which changes of names the former instance had made when it was killed in the
- * midst of them (intent.h).
+/* Finds out, at the start of the server, which changes of names were made before the former instance was killed in the
+ * middle of them (intent.h).
  *
  * It looks before anybody is served.  So the names stand for what the change has left there, unless a program on this
  * machine has changed them.  Later, other nodes' changes would hide that.  A directory that is gone tells that the
@@ -25,7 +25,7 @@ struct kr_intent_recovery_name {
 enum kr_executed_phase kr_intent_recovery_judge(const struct kr_intent_change *change,
 	const struct kr_intent_recovery_name *name, const struct kr_intent_recovery_name *new_name,
 	uint64_t *ret_value);
-/* All that EXECUTED was inherited with. */
+/* Settles all intent records that the former instance left in EXECUTED.  Blocks. */
 void kr_intent_recovery(struct kr_executed *executed, struct kr_export *export);
 
 #endif

@@ -6,10 +6,10 @@
  *
  * What this instance remembers to have applied is made durable, and the node drops it (`durable_seq`).  For the rest
  * the RECLAIM waits until the other nodes have given up their leases of the file, and all that they wrote is committed.
- * Then the server looks whether others have changed the file since the lapse.  If not, the node gets READ and WRITE
- * with the answer.  So no other node comes in between before it has flushed: it does that before it gives READ back.
- * If so, that is declared, durably (conflict_log.h), before the node is told.  CONFLICT gives it a file for the bytes
- * (conflict_request.c).
+ * Then the server looks whether others have changed the file since the lapse.  If not, the answer grants READ and
+ * WRITE.  The node flushes before it gives READ back, so no other node comes in between.  If others have, the server
+ * records the conflict durably (conflict_log.h) before it answers, and makes a file for the bytes when the node sends
+ * CONFLICT (conflict_request.c).
  *
  * Whether others have changed the file since (`touched` in late.c).
  *
@@ -62,16 +62,16 @@ bool kr_late_has_bytes(const struct kr_request *request);
 /* Whether the bytes may be from before the lapse: the session has one, and has not given a lease of the file back with
  * refused bytes. */
 bool kr_late_was_away(const struct kr_request *request);
-/* Whether it is in conflict at once, because another node that is reclaiming itself has got WRITE already, or is about
- * to (claims): that node can flush only when all its own RECLAIMs are answered, and they may wait for this one. */
+/* Whether the RECLAIM is in conflict at once, because another reclaiming node holds or claims WRITE.  That node flushes
+ * only when all its own RECLAIMs are answered, and they may wait for this one. */
 bool kr_late_contested(const struct kr_request *request, const struct kr_sfile *file);
 void kr_late_claim_begin(struct kr_late_claim *claim, const struct kr_request *request, struct kr_sfile *file);
 void kr_late_claim_end(struct kr_late_claim *claim);
 /* The judgement: whether its bytes are in conflict.  ATTR: of the file now; NULL: it is gone.  CONTESTED: as above. */
 bool kr_late_conflict(
 	const struct kr_request *request, const struct kr_sfile *file, const struct kr_attr *attr, bool contested);
-/* Declares that its bytes are in conflict (INO for the log, 0: not known); then DONE, with request->err as it was, or
- * -EIO: it could not be written down, and the node keeps them. */
+/* Declares that the RECLAIM's bytes are in conflict (INO: for the log; 0: not known), then calls DONE.  request->err
+ * stays, or is -EIO: the conflict could not be recorded, and the node keeps its bytes. */
 void kr_late_declare(struct kr_request *request, const struct kr_sfile *file, uint64_t ino,
 	void (*done)(struct kr_request *request));
 

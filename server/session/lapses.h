@@ -19,7 +19,7 @@ enum kr_lapse_kind {
 };
 struct kr_lapse {
 	enum kr_lapse_kind kind;
-	uint64_t epoch;            /* kr_server.epoch */
+	uint64_t epoch;            /* kr_file_table.epoch */
 	struct kr_key_owner owner; /* of the node's key, then and now; kind 0: any */
 };
 
