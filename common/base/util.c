@@ -320,3 +320,14 @@ void kr_keep_freed_memory(void)
 	mallopt(M_TRIM_THRESHOLD, 256 << 20);
 	mallopt(M_TOP_PAD, 1 << 20);
 }
+
+/* Of jemalloc, if it is linked. */
+int mallctl(const char *name, void *old, size_t *old_length, void *new, size_t new_length) __attribute__((weak));
+
+void kr_give_back_idle_memory(void)
+{
+	bool on = true;
+
+	if (mallctl)
+		mallctl("background_thread", NULL, NULL, &on, sizeof(on));
+}

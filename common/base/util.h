@@ -104,8 +104,10 @@ char *kr_xstrdup(const char *text);
  * Its heap has holes after many small objects: 238 MiB where 29 are used.  So the daemons use jemalloc where the build
  * finds it. */
 void kr_keep_freed_memory(void);
-/* For a program's `const char *malloc_conf`, which jemalloc reads: as above, but pages that are free for 5 s go,
- * also from a daemon that is idle. */
-#define KR_MALLOC_CONF "narenas:4,dirty_decay_ms:5000,muzzy_decay_ms:0,background_thread:true"
+/* For a program's `const char *malloc_conf`, which jemalloc reads: as above, but pages that are free for 5 s go. */
+#define KR_MALLOC_CONF "narenas:4,dirty_decay_ms:5000,muzzy_decay_ms:0"
+/* With jemalloc: threads give back such pages of an idle daemon, too.  To be called after the last fork, and when this
+ * thread has no privileges any more that the others must not have. */
+void kr_give_back_idle_memory(void);
 
 #endif

@@ -491,6 +491,7 @@ static int make(struct kr_serve *serve)
 	int err;
 
 	kr_serve_give_up_privileges();
+	kr_give_back_idle_memory();
 	mount->power_lost = mount->options->replay || kr_journal_lost_power(kr_local_journal(mount->local), NULL);
 	err = kr_loop_new(&mount->kr_loop);
 	if (err < 0)

@@ -133,6 +133,7 @@ static int make(struct serve *serve)
 	int err;
 
 	kr_serve_give_up_privileges();
+	kr_give_back_idle_memory();
 	err = kr_loop_new(&mount->kr_loop);
 	if (err < 0)
 		return err;

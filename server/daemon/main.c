@@ -87,6 +87,7 @@ static int serve(const struct kr_server_options *options)
 		kr_log_error("%s", kr_fail_reason());
 		return EXIT_FAILURE;
 	}
+	kr_give_back_idle_memory();
 	err = kr_server_listen(&server);
 	if (err) {
 		kr_log_error("%s", kr_fail_reason());
