@@ -11,7 +11,7 @@
 
 #include "server/export/export_priv.h"
 
-enum { HANDLE_TRIES = 1000 };
+enum { HANDLE_TRIES = 1000, MEET_TRIES = 10 };
 
 int kr_entry_check(const struct kr_export *export, const struct kr_fid *parent, const char *name, int hidden_err)
 {
@@ -402,16 +402,20 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
-	KR_AUTO_FD int fd = -1;
-	struct kr_fid fid;
-	int r;
+	int r = -ESTALE;
 
-	r = kr_entry_child(dirfd, name, &fd);
-	if (r == 0)
-		r = kr_entry_identify(export, fd, parent, name, &fid);
-	if (r == 0)
-		r = kr_entry_attr(export, fd, &fid, ret_attr);
-	if (r == 0)
-		*ret_fid = fid;
+	/* ESTALE: others have just removed the file, and the name may stand for another one. */
+	for (int tries = 0; r == -ESTALE && tries < MEET_TRIES; tries++) {
+		KR_AUTO_FD int fd = -1;
+		struct kr_fid fid;
+
+		r = kr_entry_child(dirfd, name, &fd);
+		if (r == 0)
+			r = kr_entry_identify(export, fd, parent, name, &fid);
+		if (r == 0)
+			r = kr_entry_attr(export, fd, &fid, ret_attr);
+		if (r == 0)
+			*ret_fid = fid;
+	}
 	return r;
 }

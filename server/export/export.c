@@ -218,7 +218,7 @@ static int choose_identity(struct kr_export *export, bool by_inode)
 		r = kr_entry_inode(export->root_fd, &root);
 		if (r < 0)
 			return r;
-		export->inode_paths = kr_inode_paths_new(export->root_fd, &root);
+		export->inode_paths = kr_inode_paths_new(export, &root);
 	}
 	return kr_entry_identify(export, export->root_fd, NULL, NULL, &export->root);
 }

@@ -12,9 +12,11 @@
 #include "common/base/list.h"
 #include "common/base/table.h"
 #include "common/base/util.h"
-#include "server/export/entry.h"
+#include "server/export/export_priv.h"
 
+/* At least so long between two walks, and WALK_SHARE times as long as the last one took. */
 static const uint64_t walk_pause_ns = 10 * KR_NS_PER_S;
+enum { WALK_SHARE = 20 };
 
 struct id {
 	uint64_t ino;
@@ -24,18 +26,19 @@ struct id {
 struct place {
 	struct kr_table_link link; /* by file */
 	struct id file, parent;
-	char name[];
+	char name[]; /* "": FILE may have names, but no operation has met them */
 };
 
 struct kr_inode_paths {
-	int root_fd;
+	const struct kr_export *export;
 	struct id root;
 	pthread_mutex_t lock; /* guards the table; never held over a system call */
 	struct kr_table table;
 	pthread_rwlock_t moving; /* shared while a file is looked for, exclusive during a rename; before `lock` */
 	pthread_mutex_t walking; /* held by the one thread that walks the export; before `lock` */
-	uint64_t walked_ns;      /* end of the last walk; 0: none; guarded by `walking` */
-	atomic_bool missing;     /* a file may have names that no operation has met */
+	/* Written under `walking`. */
+	_Atomic uint64_t walk_began_ns; /* of the last complete walk; 0: none */
+	_Atomic uint64_t next_walk_ns;
 };
 
 static struct id id_of(const struct kr_identity *identity)
@@ -48,7 +51,7 @@ static bool same(struct id a, struct id b)
 	return a.ino == b.ino && kr_time_compare(a.birth, b.birth) == 0;
 }
 
-struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root)
+struct kr_inode_paths *kr_inode_paths_new(const struct kr_export *export, const struct kr_identity *root)
 {
 	struct kr_inode_paths *paths = kr_xcalloc(1, sizeof(*paths));
 	pthread_rwlockattr_t attr;
@@ -57,7 +60,7 @@ struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity 
 	pthread_rwlockattr_setkind_np(&attr, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 	pthread_rwlock_init(&paths->moving, &attr);
 	pthread_rwlockattr_destroy(&attr);
-	paths->root_fd = root_fd;
+	paths->export = export;
 	paths->root = id_of(root);
 	pthread_mutex_init(&paths->lock, NULL);
 	pthread_mutex_init(&paths->walking, NULL);
@@ -87,13 +90,13 @@ static struct place *new_place(struct id file, struct id parent, const char *nam
 	return place;
 }
 
-/* The first known name of FILE, or NULL. Under the lock. */
-static struct place *find(struct kr_inode_paths *paths, struct id file)
+/* The first known name of FILE, or NULL; with NAMELESS its place without a name. Under the lock. */
+static struct place *find(struct kr_inode_paths *paths, struct id file, bool nameless)
 {
 	struct place *place;
 
 	KR_TABLE_FOR_EACH_OF(place, &paths->table, kr_hash_u64(file.ino), link)
-		if (same(place->file, file))
+		if (same(place->file, file) && (place->name[0] == '\0') == nameless)
 			return place;
 	return NULL;
 }
@@ -136,7 +139,7 @@ void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity
 		return;
 	}
 	/* A directory has one name, so the known one is old. */
-	while (directory && (old = find(paths, place->file)))
+	while ((directory && (old = find(paths, place->file, false))) || (old = find(paths, place->file, true)))
 		drop_place(paths, old);
 	kr_table_insert(&paths->table, &place->link, kr_hash_u64(file->ino));
 }
@@ -148,8 +151,9 @@ void kr_inode_paths_forget(struct kr_inode_paths *paths, const struct kr_identit
 	KR_SCOPED_LOCK(&paths->lock);
 
 	drop_same(paths, wanted);
-	if (others && !find(paths, wanted->file))
-		atomic_store(&paths->missing, true);
+	if (others && !find(paths, wanted->file, false) && !find(paths, wanted->file, true))
+		kr_table_insert(
+			&paths->table, &new_place(wanted->file, wanted->parent, "")->link, kr_hash_u64(file->ino));
 }
 
 /* --- from a file up to the root, and down again ----------------------------------------------- */
@@ -178,7 +182,7 @@ static bool steps_to(struct kr_inode_paths *paths, struct id file, struct kr_lis
 	size_t left = paths->table.count;
 
 	while (!same(file, paths->root)) {
-		struct place *place = find(paths, file);
+		struct place *place = find(paths, file, false);
 		struct step *step;
 
 		if (!place || left-- == 0)
@@ -194,7 +198,7 @@ static bool steps_to(struct kr_inode_paths *paths, struct id file, struct kr_lis
 /* Opens step by step; *RET_BAD is the step that leads to another file. */
 static int follow(struct kr_inode_paths *paths, struct kr_list *steps, int *ret_fd, struct place **ret_bad)
 {
-	KR_AUTO_FD int fd = openat(paths->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	KR_AUTO_FD int fd = openat(paths->export->root_fd, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	struct kr_identity found;
 	struct step *step;
 	int next, r;
@@ -265,6 +269,9 @@ static void meet(struct kr_inode_paths *paths, int dirfd, struct id parent, cons
 	KR_AUTO_FD int fd = -1;
 	struct stat st;
 
+	/* Own orphans are known from the start. Other gateways' are gone for our nodes. */
+	if (same(parent, paths->root) && kr_private_dir_is(paths->export, name))
+		return;
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || kr_entry_child(dirfd, name, &fd) < 0 ||
 		kr_entry_inode(fd, &file) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)
 		return;
@@ -325,6 +332,45 @@ static int open_settled(struct kr_inode_paths *paths, struct id file, int *ret_f
 	return r;
 }
 
+static bool is_nameless(struct kr_inode_paths *paths, struct id file)
+{
+	KR_SCOPED_LOCK(&paths->lock);
+
+	return find(paths, file, true);
+}
+
+/* It has no name: a walk has not found any. */
+static void settle_nameless(struct kr_inode_paths *paths, struct id file)
+{
+	KR_SCOPED_LOCK(&paths->lock);
+	struct place *place = find(paths, file, true);
+
+	if (place)
+		drop_place(paths, place);
+}
+
+/* Walks the export for FILE, unless a walk has begun since ASKED_NS.  A file that the server has no reason to believe
+ * in is worth a walk now and then, and no wait for one: others may remove files all the time. */
+static void walk_for(struct kr_inode_paths *paths, struct id file, uint64_t asked_ns)
+{
+	bool must = atomic_load(&paths->walk_began_ns) == 0 || is_nameless(paths, file);
+	uint64_t began_ns, now_ns;
+
+	if (must)
+		pthread_mutex_lock(&paths->walking);
+	else if (atomic_load(&paths->next_walk_ns) > asked_ns || pthread_mutex_trylock(&paths->walking) != 0)
+		return;
+	began_ns = kr_clock_ns();
+	if (atomic_load(&paths->walk_began_ns) < asked_ns && (must || atomic_load(&paths->next_walk_ns) <= began_ns)) {
+		walk(paths);
+		now_ns = kr_clock_ns();
+		atomic_store(&paths->walk_began_ns, began_ns);
+		atomic_store(&paths->next_walk_ns, now_ns + KR_MAX(walk_pause_ns, WALK_SHARE * (now_ns - began_ns)));
+		settle_nameless(paths, file);
+	}
+	pthread_mutex_unlock(&paths->walking);
+}
+
 int kr_inode_paths_open(struct kr_inode_paths *paths, const struct kr_identity *file, int *ret_fd)
 {
 	uint64_t asked_ns = kr_clock_ns();
@@ -333,14 +379,7 @@ int kr_inode_paths_open(struct kr_inode_paths *paths, const struct kr_identity *
 	r = open_settled(paths, id_of(file), ret_fd);
 	if (r != -ENODATA)
 		return r;
-	{
-		KR_SCOPED_LOCK(&paths->walking);
-		if (paths->walked_ns == 0 || atomic_exchange(&paths->missing, false) ||
-			paths->walked_ns + walk_pause_ns < asked_ns) {
-			walk(paths);
-			paths->walked_ns = kr_clock_ns();
-		}
-	}
+	walk_for(paths, id_of(file), asked_ns);
 	r = open_settled(paths, id_of(file), ret_fd);
 	return r == -ENODATA ? kr_fail(-ESTALE, "inode %llu is not in the export", (unsigned long long)file->ino) : r;
 }

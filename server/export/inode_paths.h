@@ -2,17 +2,19 @@
  *
  * An identity is then inode number and birth time. This table knows the names (parent and name) under which operations
  * last met each file. Opening walks from the root, one name at a time, and checks each file found. If no known name
- * leads there (a new process, a rename on the server), one walk of the whole export learns all names. Limits: memory
- * grows with the names; without birth times a reused inode number can pass for the old file. Thread-safe; blocks. */
+ * leads there (a new process, a rename on the server), one walk of the whole export learns all names. Walks take a
+ * twentieth of the time at most. Limits: memory grows with the names; a file that others have renamed is not found for
+ * a while after a walk; without birth times a reused inode number can pass for the old file. Thread-safe; blocks. */
 #ifndef KR_SERVER_INODE_PATHS_H
 #define KR_SERVER_INODE_PATHS_H
 
 #include "server/base/fid.h"
 
+struct kr_export;
 struct kr_inode_paths;
 
-/* ROOT_FD is borrowed. */
-struct kr_inode_paths *kr_inode_paths_new(int root_fd, const struct kr_identity *root);
+/* EXPORT is borrowed; its root is open. */
+struct kr_inode_paths *kr_inode_paths_new(const struct kr_export *export, const struct kr_identity *root);
 void kr_inode_paths_free(struct kr_inode_paths *paths);
 void kr_inode_paths_learn(struct kr_inode_paths *paths, const struct kr_identity *file,
 	const struct kr_identity *parent, const char *name, bool directory);

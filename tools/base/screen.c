@@ -118,11 +118,13 @@ void kr_screen_show(const char *text, char mark)
 	for (const char *at = text; *at && line < height; line++) {
 		int length = (int)strcspn(at, "\n"), marked = *at == mark;
 
-		fprintf(out, "%s%s%.*s\033[0m\033[K", line ? "\r\n" : "", marked ? "\033[7m" : "", length - marked,
+		fprintf(out, "%s\033[K%s%.*s\033[0m", line ? "\r\n" : "", marked ? "\033[7m" : "", length - marked,
 			at + marked);
 		at += length + (at[length] == '\n');
 	}
-	fputs("\033[J", out);
+	/* After a character in the last column the cursor still stands there, and would erase it. */
+	if (line < height)
+		fputs("\r\n\033[J", out);
 	if (fclose(out) == 0)
 		say(all);
 	free(all);
