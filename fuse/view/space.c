@@ -30,22 +30,28 @@ uint64_t kr_space_growth(const struct stat *stat, uint64_t offset, uint64_t leng
 	uint64_t end = round_up((uint64_t)stat->st_size), from = KR_MAX(offset / KR_SPACE_BLOCK * KR_SPACE_BLOCK, end);
 	uint64_t to = round_up(offset + length);
 
-	/* A hole that the bytes only touch gets whole blocks at both ends. */
-	return (to > from ? to - from : 0) + (holes ? round_up(holes) + 2 * (uint64_t)KR_SPACE_BLOCK : 0);
+	return (to > from ? to - from : 0) + holes;
 }
 
-uint64_t kr_space_fitting(const struct stat *stat, uint64_t offset, uint64_t length, uint64_t holes, uint64_t room)
+uint64_t kr_space_blocks(uint64_t from, uint64_t to)
 {
-	uint64_t grows = kr_space_growth(stat, offset, length, holes), from, end;
+	return round_up(to) - from / KR_SPACE_BLOCK * KR_SPACE_BLOCK;
+}
 
-	if (grows <= room)
-		return length;
-	if (holes)
-		return 0;
-	/* Only what lies behind the end grows the file, in blocks. */
-	from = KR_MAX(offset / KR_SPACE_BLOCK * KR_SPACE_BLOCK, round_up((uint64_t)stat->st_size));
-	end = from + room / KR_SPACE_BLOCK * KR_SPACE_BLOCK;
-	return end > offset ? end - offset : 0;
+uint64_t kr_space_fitting(const struct stat *stat, uint64_t offset, uint64_t length, uint64_t room,
+	uint64_t (*holes)(void *context, uint64_t offset, uint64_t length), void *context)
+{
+	uint64_t fit = 0, most = length;
+
+	while (fit < most) {
+		uint64_t middle = most - (most - fit) / 2;
+
+		if (kr_space_growth(stat, offset, middle, holes(context, offset, middle)) <= room)
+			fit = middle;
+		else
+			most = middle - 1;
+	}
+	return fit;
 }
 
 uint64_t kr_space_room(const struct kr_space *space)

@@ -25,11 +25,14 @@ struct kr_space {
 /* The charge of a file.  WHOLE: as if it had no holes, because programs may fill them by stores into a mapping, which
  * the daemon does not see. */
 uint64_t kr_space_charge(const struct kr_space *space, const struct stat *stat, bool whole);
-/* The most that LENGTH bytes at OFFSET can add to a file.  HOLES: how many of these bytes lie in holes before its end.
- */
+/* The most that LENGTH bytes at OFFSET can add to a file.  HOLES: kr_space_blocks of the holes before its end in which
+ * they lie. */
 uint64_t kr_space_growth(const struct stat *stat, uint64_t offset, uint64_t length, uint64_t holes);
-/* The most of LENGTH bytes at OFFSET whose growth is at most ROOM.  0: none. */
-uint64_t kr_space_fitting(const struct stat *stat, uint64_t offset, uint64_t length, uint64_t holes, uint64_t room);
+/* How many of LENGTH bytes at OFFSET, from the first on, make the file grow by ROOM at most. */
+uint64_t kr_space_fitting(const struct stat *stat, uint64_t offset, uint64_t length, uint64_t room,
+	uint64_t (*holes)(void *context, uint64_t offset, uint64_t length), void *context);
+/* The bytes of the blocks that FROM to TO touches. */
+uint64_t kr_space_blocks(uint64_t from, uint64_t to);
 
 uint64_t kr_space_room(const struct kr_space *space);
 /* False: there is no room for BYTES more, and nothing is reserved.  Without a limit there always is. */

@@ -345,7 +345,7 @@ static void settle_change(struct kr_view *view, struct kr_view_inode *inode, int
 	settle(view, inode, fd);
 }
 
-/* How many of LENGTH bytes at OFFSET lie in holes before the file's end. */
+/* The bytes of the blocks of holes before the file's end that LENGTH bytes at OFFSET touch. */
 static uint64_t holes_in(int fd, const struct stat *stat, uint64_t offset, uint64_t length)
 {
 	off_t at = (off_t)offset, end = (off_t)KR_MIN(offset + length, (uint64_t)stat->st_size), hole, data;
@@ -356,7 +356,7 @@ static uint64_t holes_in(int fd, const struct stat *stat, uint64_t offset, uint6
 	while (at < end && (hole = lseek(fd, at, SEEK_HOLE)) >= 0 && hole < end) {
 		data = lseek(fd, hole, SEEK_DATA);
 		at = data < 0 || data > end ? end : data;
-		holes += (uint64_t)(at - hole);
+		holes += kr_space_blocks((uint64_t)hole, (uint64_t)at);
 	}
 	return holes;
 }
@@ -368,6 +368,18 @@ static uint64_t growth(
 	uint64_t grows = kr_space_growth(stat, offset, length, holes), end = offset + length + KR_SPACE_BLOCK;
 
 	return inode->wholes && end > inode->charge ? KR_MAX(grows, end - inode->charge) : grows;
+}
+
+struct looked {
+	int fd;
+	const struct stat *stat;
+};
+
+static uint64_t looked_holes(void *context, uint64_t offset, uint64_t length)
+{
+	const struct looked *looked = context;
+
+	return holes_in(looked->fd, looked->stat, offset, length);
 }
 
 /* Reserves room for LENGTH bytes at OFFSET, or for the first of them.  How many; -ENOSPC: none fits. */
@@ -395,8 +407,10 @@ static int64_t reserve(struct kr_view *view, struct kr_view_inode *inode, int fd
 			return (int64_t)length;
 	} while (kr_view_wait_for_space(view, &tries));
 	KR_SCOPED_LOCK(kr_view_inodes_lock(view->inodes));
-	length = all || inode->wholes ? 0 : kr_space_fitting(&stat, offset, length, holes, kr_space_room(&view->space));
-	*ret_reserved = length ? kr_space_growth(&stat, offset, length, holes) : 0;
+	length = all || inode->wholes ? 0 :
+					kr_space_fitting(&stat, offset, length, kr_space_room(&view->space),
+						looked_holes, &(struct looked){fd, &stat});
+	*ret_reserved = length ? kr_space_growth(&stat, offset, length, holes_in(fd, &stat, offset, length)) : 0;
 	if (!length || !kr_space_reserve(&view->space, *ret_reserved))
 		return -ENOSPC;
 	return (int64_t)length;

@@ -61,13 +61,6 @@ static void export_ticked(struct kr_job *job)
 	struct kr_server *server = job->server;
 
 	server->daemon->ticking_export = false;
-	if (tick->err == -ENOTCONN) {
-		kr_log_error(
-			"the daemon of the FUSE filesystem %s has ended, so kairand ends: mount it and start kairand "
-			"again, nodes wait for that",
-			server->options->export_path);
-		_exit(EXIT_FAILURE); /* as if killed: nothing can be written any more */
-	}
 	if (tick->err && !server->export_lost) {
 		kr_log_error("the export %s has vanished: programs on nodes get EIO until it is back "
 			     "(restart kairand if it was replaced on purpose)",

@@ -9,6 +9,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "server/export/doubtful_times.h"
 #include "server/export/export_priv.h"
 #include "server/export/restored_dirs.h"
@@ -44,8 +45,13 @@ int kr_export_tick(struct kr_export *export)
 
 	kr_cred_prepare_thread();
 	atomic_store(&export->next_tick_ns, now + KR_NS_PER_S);
-	if (is_cut_off(export))
-		return kr_fail(-ENOTCONN, "the daemon of the filesystem of %s has ended", export->path);
+	if (is_cut_off(export)) {
+		kr_log_error(
+			"the daemon of the FUSE filesystem %s has ended, so kairand ends: mount it and start kairand "
+			"again, nodes wait for that",
+			export->path);
+		_exit(EXIT_FAILURE); /* as if killed: nothing can be written any more */
+	}
 	atomic_store(&export->gone, !in_place(export));
 	kr_fd_cache_reap(export->fds, now);
 	if (atomic_load(&export->gone))

@@ -67,8 +67,8 @@ struct kr_export_info {
 /* Does not block. */
 void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info);
 
-/* About once a second: closes idle descriptors and checks that the export is still there (-EIO; -ENOTCONN: its FUSE
- * daemon has ended, and this server cannot go on). Operations do the same when the caller does not. */
+/* About once a second: closes idle descriptors and checks that the export is still there (-EIO). Ends the
+ * process if the daemon of a FUSE export has ended. Operations do the same when the caller does not. */
 int kr_export_tick(struct kr_export *export);
 
 /* ATTR's data version: equal versions mean equal bytes, also across restarts. 0 while a change could go unseen: the

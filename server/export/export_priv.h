@@ -53,7 +53,7 @@ struct kr_export {
 	_Atomic uint64_t reads, read_bytes, writes, write_bytes;
 };
 
-/* Begins every operation: prepares the thread.  -EIO or -ENOTCONN: the export is gone, as for kr_export_tick. */
+/* Begins every operation: prepares the thread.  -EIO: the export is gone, as for kr_export_tick. */
 int kr_export_ready(struct kr_export *export);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
 /* -EROFS if changes are refused. */

@@ -276,9 +276,16 @@ void kr_late_declare(
 		done(request);
 		return;
 	}
-	kr_log_warn("node %s comes back late with unflushed bytes of file %llu, which others have %s since: "
-		    "they go to a conflict file",
-		session->name, (unsigned long long)ino, request->err ? "removed" : "changed");
+	if (request->err)
+		kr_log_warn(
+			"node %s comes back late with unflushed bytes of a file that others have removed since: they go to "
+			"a conflict file (the node's log names it)",
+			session->name);
+	else
+		kr_log_warn(
+			"node %s comes back late with unflushed bytes of file %llu, which others have changed since: they "
+			"go to a conflict file",
+			session->name, (unsigned long long)ino);
 	declaration = kr_xcalloc(1, sizeof(*declaration));
 	declaration->request = request;
 	declaration->done = done;

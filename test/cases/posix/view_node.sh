@@ -73,6 +73,40 @@ kairan 1 top -b -n 1 -d 0.1 | grep -q "^no mounts of a server here" || fail "kai
 [ "$(field "$M" size_bytes)" = $((32 << 20)) ] || fail "size_bytes"
 on node1 sh -c "echo x >$M/x; cat $M/x; rm $M/x" # the first open tells
 on node1 python3 "$TOP/test/programs/view_limit.py" "$M" "$(field "$M" passthrough)" || fail "the limit"
+on node1 python3 - "$M" <<'P' || fail "holes of a full view"
+import ctypes, errno, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+fd = os.open(sys.argv[1] + "/full", os.O_RDWR | os.O_CREAT)
+size = 0
+try:
+    while True:
+        size += os.pwrite(fd, b"x" * 65536, size)
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+for blocks in [(100,), (100, 101), (100, 200, 300), tuple(range(100, 2000, 10))]:
+    for block in blocks:
+        assert libc.fallocate(fd, 3, ctypes.c_int64(block * 4096), ctypes.c_int64(4096)) == 0
+    for block in blocks:
+        assert os.pwrite(fd, b"y" * 4096, block * 4096) == 4096
+assert libc.fallocate(fd, 3, ctypes.c_int64(1 << 20), ctypes.c_int64(8 << 20)) == 0
+assert libc.fallocate(fd, 3, ctypes.c_int64(12 << 20), ctypes.c_int64(8 << 20)) == 0
+written = 0
+while written < 8 << 20:
+    written += os.pwrite(fd, b"z" * (min(1 << 20, (8 << 20) - written)), (1 << 20) + written)
+other = os.open(sys.argv[1] + "/other", os.O_RDWR | os.O_CREAT)
+room = 8 << 20
+os.pwrite(other, b"o" * 4096, 0)
+part = os.pwrite(fd, b"z" * (8 << 20), 12 << 20)  # all but a block
+more = 0
+try:
+    while True:
+        more += os.pwrite(fd, b"z" * 65536, (12 << 20) + part + more)
+except OSError as error:
+    assert error.errno == errno.ENOSPC, error
+assert part + more == room - 4096, (part, more)
+os.unlink(sys.argv[1] + "/full")
+os.unlink(sys.argv[1] + "/other")
+P
 ended "$M" "$LOCAL"
 if [ "$old" ]; then
 	KR_FAULT=shim.old_kernel:eio view "$M" "$LOCAL" size=32M
