@@ -277,14 +277,12 @@ void kr_late_declare(
 		return;
 	}
 	if (request->err)
-		kr_log_warn(
-			"node %s comes back late with unflushed bytes of a file that others have removed since: they go to "
-			"a conflict file (the node's log names it)",
+		kr_log_warn("node %s comes back late with unflushed bytes of a file that others have removed since: "
+			    "they go to a conflict file (the node's log names it)",
 			session->name);
 	else
-		kr_log_warn(
-			"node %s comes back late with unflushed bytes of file %llu, which others have changed since: they "
-			"go to a conflict file",
+		kr_log_warn("node %s comes back late with unflushed bytes of file %llu, which others have changed "
+			    "since: they go to a conflict file",
 			session->name, (unsigned long long)ino);
 	declaration = kr_xcalloc(1, sizeof(*declaration));
 	declaration->request = request;

@@ -82,8 +82,11 @@ def live(end, resize=False):
     if resize:
         size(ours, 10, 40)
         os.kill(pid, signal.SIGWINCH)
-        hear(ours, b"\x1b[J")
-        picture = hear(ours, b"\x1b[J")
+        for i in range(3): # one may be of the former size
+            hear(ours, b"\x1b[H")
+        picture = hear(ours, b"\x1b[H")
+        # After a character in the last column the cursor stays on it.
+        assert not re.search(r"\x1b\[0m\x1b\[[KJ]", picture), picture
         lines = re.sub(r"\x1b\[[0-9?]*[a-zA-Z]", "", picture).replace("\r", "").split("\n")
         assert len(lines) <= 10 and max(map(len, lines)) <= 40, lines
     end(ours, pid)
