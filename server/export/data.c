@@ -179,6 +179,7 @@ int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool dat
 	r = data_only ? fdatasync(data->fd) : fsync(data->fd);
 	if (r < 0) {
 		r = kr_fail_errno(-errno, "syncing a file of the export");
+		kr_export_failed(export, r);
 		if (unsynced)
 			data->unsynced = true;
 	}

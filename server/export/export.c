@@ -59,6 +59,13 @@ int kr_export_tick(struct kr_export *export)
 	return 0;
 }
 
+/* Requests that were under way then have been aborted, later ones find no connection. */
+void kr_export_failed(struct kr_export *export, int err)
+{
+	if (export->is_fuse && (err == -ENOTCONN || err == -ECONNABORTED || err == -EIO))
+		kr_export_tick(export);
+}
+
 int kr_export_ready(struct kr_export *export)
 {
 	uint64_t due = atomic_load(&export->next_tick_ns), now = kr_clock_ns();

@@ -70,6 +70,8 @@ void kr_export_info(struct kr_export *export, struct kr_export_info *ret_info);
 /* About once a second: closes idle descriptors and checks that the export is still there (-EIO). Ends the
  * process if the daemon of a FUSE export has ended. Operations do the same when the caller does not. */
 int kr_export_tick(struct kr_export *export);
+/* Before nodes hear of ERR (0: of success): ends the process, as kr_export_tick, if ERR comes from such an end. */
+void kr_export_failed(struct kr_export *export, int err);
 
 /* ATTR's data version: equal versions mean equal bytes, also across restarts. 0 while a change could go unseen: the
  * last one is less than 50 ms old on a filesystem with coarse clocks, or kr_export_doubt_ctime. COUNTER > 0 is the

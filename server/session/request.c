@@ -193,9 +193,8 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	uint16_t flags;
 
 	assert(err <= 0);
-	/* A FUSE export may have no daemon any more: then nodes get no answer, and wait. */
-	if ((err == -ENOTCONN || err == -ECONNABORTED) && request->server->export)
-		kr_export_tick(request->server->export);
+	if (request->server->export)
+		kr_export_failed(request->server->export, err);
 	hooks_of(request)->request_cache.end(request, err);
 	flags = hooks_of(request)->invalidation.reply(request, err, msg);
 	if (!session->dead) {
