@@ -98,7 +98,8 @@ def holes():
     filler = create("filler")
     fill(filler)
     assert os.pwrite(fd, b"e" * BLOCK, 1 << 39) == BLOCK, "the block is there"
-    assert fails(os.pwrite, fd, b"e" * BLOCK, 1 << 38), "here is a hole"
+    # The disk may have given blocks of a file's map back meanwhile: a few fit then.
+    assert any(fails(os.pwrite, fd, b"e" * BLOCK, (1 << 38) + 2 * BLOCK * i) for i in range(16)), "here are holes"
     assert used() == LIMIT, used()
     os.close(filler)
     os.unlink(path("filler"))
@@ -152,8 +153,10 @@ def mapping(reader_first):
         assert end <= LIMIT // 2, end
         os.ftruncate(fd, LIMIT)
         with mmap.mmap(fd, LIMIT) as view:
-            view[LIMIT // 2 + BLOCK] = 78
-            assert fails(view.flush), "there is no room for this page"
+            for i in range(16):  # a few may fit, as in holes()
+                view[LIMIT // 2 + BLOCK * (2 * i + 1)] = 78
+            assert fails(view.flush), "there is no room for these pages"
+        assert used() <= LIMIT, used()
         os.close(filler)
         os.unlink(path("filler"))
     try:

@@ -83,7 +83,7 @@ try:
         size += os.pwrite(fd, b"x" * 65536, size)
 except OSError as error:
     assert error.errno == errno.ENOSPC, error
-for blocks in [(100,), (100, 101), (100, 200, 300), tuple(range(100, 2000, 10))]:
+for blocks in [(100,), (100, 101), (100, 200, 300), tuple(range(100, 300, 10))]:
     for block in blocks:
         assert libc.fallocate(fd, 3, ctypes.c_int64(block * 4096), ctypes.c_int64(4096)) == 0
     for block in blocks:
@@ -103,7 +103,7 @@ try:
         more += os.pwrite(fd, b"z" * 65536, (12 << 20) + part + more)
 except OSError as error:
     assert error.errno == errno.ENOSPC, error
-assert part + more == room - 4096, (part, more)
+assert room - 4 * 4096 < part + more < room, (part, more) # blocks of the file's map count, too
 os.unlink(sys.argv[1] + "/full")
 os.unlink(sys.argv[1] + "/other")
 P
