@@ -299,6 +299,14 @@ static void close_all(struct kr_server *server)
 	uv_close((uv_handle_t *)&server->daemon->tick, NULL);
 }
 
+static bool export_is_fuse(const struct kr_server *server)
+{
+	struct kr_export_info info;
+
+	kr_export_info(server->export, &info);
+	return info.is_fuse;
+}
+
 static void on_stopping(uv_timer_t *timer)
 {
 	struct kr_server *server = timer->data;
@@ -314,6 +322,9 @@ static void on_stopping(uv_timer_t *timer)
 		end_sessions(server);
 		break;
 	case KR_SHUTDOWN_SYNC:
+		/* A FUSE export has no syncfs to make up for a sync that is not over. */
+		if (export_is_fuse(server) && !kr_data_idle(server->data))
+			kr_state_not_clean(server->state);
 		kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), shut_down_cleanly, free_job);
 		break;
 	case KR_SHUTDOWN_CLOSE:
