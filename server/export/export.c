@@ -20,12 +20,18 @@ static const uint64_t ctime_coarse_ns = 50 * KR_NS_PER_MS;
 
 /* --- is it still there ------------------------------------------------------------------------ */
 
-/* A daemon that has ended: the kernel may still answer stat from memory. */
-static bool is_cut_off(const struct kr_export *export)
+/* The kernel may still answer stat from memory, but not statvfs. */
+static void end_without_daemon(const struct kr_export *export)
 {
 	struct statvfs fs;
 
-	return export->is_fuse && fstatvfs(export->root_fd, &fs) < 0 && errno == ENOTCONN;
+	if (!export->is_fuse || fstatvfs(export->root_fd, &fs) == 0 || errno != ENOTCONN)
+		return;
+	kr_log_error(
+		"the daemon of the FUSE filesystem %s has ended, so kairand ends: mount it and start kairand again, "
+		"nodes wait for that",
+		export->path);
+	_exit(EXIT_FAILURE); /* as if killed: nothing can be written any more */
 }
 
 static bool in_place(const struct kr_export *export)
@@ -45,13 +51,7 @@ int kr_export_tick(struct kr_export *export)
 
 	kr_cred_prepare_thread();
 	atomic_store(&export->next_tick_ns, now + KR_NS_PER_S);
-	if (is_cut_off(export)) {
-		kr_log_error(
-			"the daemon of the FUSE filesystem %s has ended, so kairand ends: mount it and start kairand "
-			"again, nodes wait for that",
-			export->path);
-		_exit(EXIT_FAILURE); /* as if killed: nothing can be written any more */
-	}
+	end_without_daemon(export);
 	atomic_store(&export->gone, !in_place(export));
 	kr_fd_cache_reap(export->fds, now);
 	if (atomic_load(&export->gone))
@@ -63,7 +63,7 @@ int kr_export_tick(struct kr_export *export)
 void kr_export_failed(struct kr_export *export, int err)
 {
 	if (export->is_fuse && (err == -ENOTCONN || err == -ECONNABORTED || err == -EIO))
-		kr_export_tick(export);
+		end_without_daemon(export);
 }
 
 int kr_export_ready(struct kr_export *export)

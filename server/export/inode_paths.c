@@ -269,8 +269,9 @@ static void meet(struct kr_inode_paths *paths, int dirfd, struct id parent, cons
 	KR_AUTO_FD int fd = -1;
 	struct stat st;
 
-	/* Own orphans are known from the start. Other gateways' are gone for our nodes. */
-	if (same(parent, paths->root) && kr_private_dir_is(paths->export, name))
+	/* What other gateways keep in theirs has been removed. */
+	if (same(parent, paths->root) && kr_private_dir_is(paths->export, name) &&
+		strcmp(name, paths->export->private_name) != 0)
 		return;
 	if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || kr_entry_child(dirfd, name, &fd) < 0 ||
 		kr_entry_inode(fd, &file) < 0 || fstatat(fd, "", &st, AT_EMPTY_PATH) < 0)

@@ -537,11 +537,11 @@ int kr_orphans_adopt(struct kr_orphans *orphans, const struct kr_fid *fid, int f
 		return kr_fail_errno(-EROFS, "making a file without a name");
 	make_name(fid, 't', name);
 	r = link_here(orphans, fd, name);
+	if (temporary[0])
+		unlinkat(orphans->fd, temporary, 0);
 	if (r < 0)
 		return kr_fail_errno(
 			r, "keeping a file without a name in %s/%s", orphans->export->private_name, directory_name);
-	if (temporary[0])
-		unlinkat(orphans->fd, temporary, 0);
 	directory = directory_of(orphans);
 	kr_entry_identify(orphans->export, fd, &directory, name, &same);
 	KR_SCOPED_LOCK(&orphans->lock);

@@ -91,6 +91,8 @@ while True:
 until_ok 10 "the wrong server" grep -q up "$WORK/http"
 refused 'not a kairan|kairan server|garbage|magic|frame' "$fs" 127.0.0.1:9999:/ "$M" -o $L
 refused 'usage|EXPORT' "$d"
+refused "for a kairand with --gateway" "$d" --localflock "$EXPORT"
+refused "choose one" "$d" --gateway --watch none "$EXPORT"
 mkdir -p "$WORK/exported/below"
 for place in state below/state .; do
 	refused 'lies in the export' "$d" --state "$WORK/exported/$place" "$WORK/exported"
