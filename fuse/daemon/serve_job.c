@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/fail.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/base/util.h"
 #include "fuse/daemon/job_keeper.h"
@@ -210,6 +211,7 @@ static int join_and_serve(struct job *job)
 		job->keeps = true; /* that head may not have ended */
 		return err;
 	}
+	(void)KR_FAULT("job.joined");
 	err = keep_or_make_place(job);
 	if (err == 0 && job->head.is_head)
 		err = kr_job_keeper_start(

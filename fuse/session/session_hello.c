@@ -313,13 +313,19 @@ static const char *advice(int err, const char *reason)
 	}
 }
 
-/* The first connection ended, or could not be made.  That may change, unless the peer speaks another protocol. */
+/* The first connection ended, or could not be made.  That may change, unless the peer speaks another protocol, or was a
+ * job's kairand, which never starts again. */
 static void first_failed(struct kr_session *session, int err, const char *reason)
 {
 	const struct kr_mount_options *options = session->mount->options;
 
 	if (session->postponed)
 		return; /* the log has the reason already */
+	if (options->head && err == -ECONNREFUSED) {
+		report_hello(
+			session, kr_fail(err, "%s has just ended; mount again to begin the job anew", options->head));
+		return;
+	}
 	/* 0: node or server closed it without an error */
 	kr_fail(err < 0 ? err : -ECONNRESET, "cannot reach server %s:%u: %s%s", options->server.host,
 		options->server.port, reason, advice(err, reason));
