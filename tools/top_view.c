@@ -328,6 +328,17 @@ static const struct column mount_columns[] = {
 	{"RECALLS/s", 9, false, 10},
 };
 
+/* PATH in WIDTH characters: mount points differ at their ends. */
+static void put_path(char *cell, const char *path, unsigned width)
+{
+	unsigned length = length_of(path);
+	bool cut = length > width;
+
+	for (; length > width - cut; path++)
+		length -= ((unsigned char)path[1] & 0xc0) != 0x80;
+	snprintf(cell, CELL, "%s%s", cut ? "<" : "", path);
+}
+
 static void put_mount(const struct kr_top_moment *moment, const struct table *table)
 {
 	const json_t *kinds = json_object_get(json_object_get(moment->now, "counters"), "requests");
@@ -335,7 +346,7 @@ static void put_mount(const struct kr_top_moment *moment, const struct table *ta
 	json_t *now = all_buckets(kinds), *before = all_buckets(former);
 	char cells[KR_ARRAY_SIZE(mount_columns)][CELL];
 
-	snprintf(cells[0], CELL, "%s", kr_text_of(moment->now, "mount_point"));
+	put_path(cells[0], kr_text_of(moment->now, "mount_point"), table->columns[0].width);
 	snprintf(cells[1], CELL, "%s", kr_text_of(moment->now, "node_name"));
 	snprintf(cells[2], CELL, "%s", state_of(moment->now));
 	put_bytes(cells[3], rate(moment, "counters", "read_bytes"));

@@ -89,6 +89,8 @@ def live(end, resize=False):
         assert not re.search(r"\x1b\[0m\x1b\[[KJ]", picture), picture
         lines = re.sub(r"\x1b\[[0-9?]*[a-zA-Z]", "", picture).replace("\r", "").split("\n")
         assert len(lines) <= 10 and max(map(len, lines)) <= 40, lines
+        shown = [line.split()[0] for line in lines if line.startswith("<")]
+        assert len(shown) == 1 and len(shown[0]) > 4 and sys.argv[2].endswith(shown[0][1:]), lines # the end of the path
     end(ours, pid)
     hear(ours, b"\x1b[?1049l")
     status = os.waitpid(pid, 0)[1]
