@@ -39,8 +39,8 @@ struct staging {
 	bool wait;
 	pthread_mutex_t lock;
 	size_t next;
-	size_t failed;
-	uint64_t bytes; /* staged now, on all nodes together */
+	size_t failed, nowhere; /* files that some nodes do not have; that no node has */
+	uint64_t bytes;         /* staged now, on all nodes together */
 	uint32_t nodes;
 	uint64_t room;
 };
@@ -69,8 +69,9 @@ static void show_progress(const struct staging *staging)
 	fflush(stdout);
 }
 
-static void __attribute__((format(printf, 3, 4)))
-complain(struct staging *staging, const char *path, const char *format, ...)
+/* STATE: the nodes' answers; NULL: none was asked. */
+static void __attribute__((format(printf, 4, 5)))
+complain(struct staging *staging, const char *path, const struct kr_stage_state *state, const char *format, ...)
 {
 	va_list arguments;
 
@@ -82,6 +83,7 @@ complain(struct staging *staging, const char *path, const char *format, ...)
 	va_end(arguments);
 	fputc('\n', stderr);
 	staging->failed++;
+	staging->nowhere += !state || state->failed == state->nodes;
 }
 
 /* --- one file --------------------------------------------------------------------------------- */
@@ -124,7 +126,7 @@ static void stage_open_file(struct staging *staging, const char *path, int fd)
 
 		state = (struct kr_stage_state){.wait_ms = staging->wait ? WAIT_MS : 0};
 		if (ioctl(fd, KR_IOC_STAGE, &state) < 0) {
-			complain(staging, path, "%s", error_text(errno));
+			complain(staging, path, NULL, "%s", error_text(errno));
 			return;
 		}
 		if (!count(staging, &state, &bytes))
@@ -132,13 +134,13 @@ static void stage_open_file(struct staging *staging, const char *path, int fd)
 		if (bytes != before)
 			moved_ns = kr_clock_ns();
 		if (kr_clock_ns() - moved_ns > STALL_S * KR_NS_PER_S) {
-			complain(staging, path, "nothing has come for %d s: %u of %u nodes have it", STALL_S,
+			complain(staging, path, &state, "nothing has come for %d s: %u of %u nodes have it", STALL_S,
 				state.done, state.nodes);
 			return;
 		}
 	} while (unbegun(&state) || (staging->wait && state.done + state.failed < state.nodes));
 	if (state.failed)
-		complain(staging, path, "not on %u of %u nodes; %s: %s", state.failed, state.nodes, state.node,
+		complain(staging, path, &state, "not on %u of %u nodes; %s: %s", state.failed, state.nodes, state.node,
 			error_text((int)state.error));
 }
 
@@ -147,7 +149,7 @@ static void stage_file(struct staging *staging, const char *path)
 	KR_AUTO_FD int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 
 	if (fd < 0)
-		complain(staging, path, "%s", strerror(errno));
+		complain(staging, path, NULL, "%s", strerror(errno));
 	else
 		stage_open_file(staging, path, fd);
 }
@@ -192,7 +194,7 @@ static int stage_all(const struct kr_tool_files *list, bool wait)
 		return KR_EXIT_LEFT;
 	}
 	if (staging.failed || list->errors)
-		return staging.failed == list->count ? KR_EXIT_FAILED : KR_EXIT_LEFT;
+		return staging.nowhere == list->count ? KR_EXIT_FAILED : KR_EXIT_LEFT;
 	printf("%s %zu file%s, %s, on %u node%s\n", wait ? "staged" : "begun to stage", list->count, KR_S(list->count),
 		kr_bytes_text((json_int_t)list->bytes), staging.nodes, KR_S(staging.nodes));
 	return KR_EXIT_OK;

@@ -316,8 +316,7 @@ bool kr_stage_has(struct kr_stage *stage, uint64_t block)
 	return kr_stage_find_held(stage, block) || (!stage->patching && kr_cache_has(stage->entry, block));
 }
 
-/* [lock] Why BLOCK can't be had, if that was found out a moment ago; else 0. */
-static int failure(const struct kr_stage *stage, uint64_t block)
+int kr_stage_failure(const struct kr_stage *stage, uint64_t block)
 {
 	uint64_t now_ns = stage->failed_count ? kr_clock_ns() : 0;
 
@@ -408,7 +407,7 @@ static int read_part(
 		buf = kr_buf_get(held->buf);
 	else if (!stage->patching)
 		entry = kr_cache_entry_ref(stage->entry);
-	err = failure(stage, block);
+	err = kr_stage_failure(stage, block);
 	pthread_mutex_unlock(&stage->lock);
 
 	if (buf) {
@@ -446,7 +445,7 @@ int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, vo
 static bool has_failed(struct kr_stage *stage, uint64_t block)
 {
 	KR_SCOPED_LOCK(&stage->lock);
-	return failure(stage, block) != 0;
+	return kr_stage_failure(stage, block) != 0;
 }
 
 int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length)
@@ -470,8 +469,7 @@ int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length)
 	return coming ? 0 : 1;
 }
 
-/* [lock] Adds a range of blocks to be staged ahead, to the last one if it goes on there. */
-static void add_ahead(struct kr_stage *stage, uint64_t from, uint64_t end)
+void kr_stage_add_ahead(struct kr_stage *stage, uint64_t from, uint64_t end)
 {
 	struct kr_range *last = stage->ahead_count ? &stage->ahead[stage->ahead_count - 1] : NULL;
 
@@ -491,32 +489,6 @@ void kr_stage_hint(struct kr_stage *stage, uint64_t offset, size_t length)
 	KR_SCOPED_LOCK(&stage->lock);
 	if (!stage->live || !kr_readahead_read(&stage->readahead, offset, length, stage->size, &from, &end))
 		return;
-	add_ahead(stage, from / KR_BLOCK_SIZE, (end + KR_BLOCK_SIZE - 1) / KR_BLOCK_SIZE);
+	kr_stage_add_ahead(stage, from / KR_BLOCK_SIZE, (end + KR_BLOCK_SIZE - 1) / KR_BLOCK_SIZE);
 	kr_loop_post(stage->mount->kr_loop, &stage->ahead_task);
-}
-
-int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes)
-{
-	uint64_t blocks = kr_cache_block_count(stage->size), absent = 0, first = blocks;
-	int err;
-
-	for (uint64_t block = blocks; block-- > 0;) {
-		if (!kr_stage_has(stage, block)) {
-			first = block;
-			absent++;
-		}
-	}
-	*ret_bytes = KR_MIN((blocks - absent) * KR_BLOCK_SIZE, stage->size);
-	if (absent == 0) {
-		kr_stage_keep(stage);
-		return 1;
-	}
-	pthread_mutex_lock(&stage->lock);
-	err = failure(stage, first);
-	if (!err && stage->live && kr_puller_idle(&stage->puller) && stage->ahead_count == 0)
-		add_ahead(stage, 0, blocks);
-	pthread_mutex_unlock(&stage->lock);
-	if (!err)
-		kr_stage_advance(stage);
-	return err;
 }

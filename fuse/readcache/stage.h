@@ -66,7 +66,7 @@ int kr_stage_pread(struct kr_stage *stage, uint64_t version, uint64_t offset, vo
 int kr_stage_want(struct kr_stage *stage, uint64_t offset, size_t length);
 /* All of the file shall come, as read-ahead does, and stay: what programs want comes first.  1: all is here; 0: it
  * comes, if this is called now and then (the stage forgets it when READ is given up); else why the next block cannot be
- * had.  *RET_BYTES: how much is here. */
+ * had, or why the disk keeps no more.  *RET_BYTES: how much is here. */
 int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes);
 /* How many bytes of VERSION are here, in memory or in the cache; 0 if the stage has another version. */
 uint64_t kr_stage_bytes(struct kr_stage *stage, uint64_t version);

@@ -1,5 +1,5 @@
 /* Inside of a stage: stage.c (life, reads), stage_pull.c (what comes from upstream), stage_store.c (memory to disk),
- * stage_hedge.c (whether another upstream is faster), stage_patch.c (own flushed bytes).
+ * stage_hedge.c (whether another upstream is faster), stage_patch.c (own flushed bytes), stage_whole.c (all of a file).
  */
 #ifndef KR_FUSE_STAGE_PRIV_H
 #define KR_FUSE_STAGE_PRIV_H
@@ -52,6 +52,17 @@ struct kr_stage_waiter {
 	void (*ready)(struct kr_stage_waiter *waiter, int err, struct kr_buf *buf, uint64_t checksum);
 };
 
+/* [loop] Of kr_stage_all. */
+struct kr_stage_whole {
+	bool passing;            /* the latest pass has not been judged yet */
+	int unkept_err;          /* why the disk would not keep a block, since then; 0: it kept all */
+	uint64_t kept_most;      /* blocks on the disk after any pass */
+	uint64_t evicted_before; /* the cache's evicted_bytes when the latest pass began */
+	uint64_t in_vain_ns;     /* since when passes are in vain; 0: they are not */
+	int in_vain_err;         /* of the latest pass, until kr_stage_all has told it */
+	uint64_t pass_from_ns;   /* no pass before */
+};
+
 struct kr_stage {
 	struct kr_mount *mount;
 	const struct kr_stage_hooks *hooks;
@@ -90,6 +101,7 @@ struct kr_stage {
 	uint64_t retry_ns;    /* the server could not be reached: not before then */
 	uint32_t retries;
 	uint32_t solo; /* so many blocks are asked one by one, to find the one that can't be read */
+	struct kr_stage_whole whole;
 };
 
 /* stage.c */
@@ -103,12 +115,20 @@ void kr_stage_unref(struct kr_stage *stage);
 struct kr_held *kr_stage_find_held(struct kr_stage *stage, uint64_t block);
 /* Any thread. Whether the block is here, in memory or on disk. */
 bool kr_stage_has(struct kr_stage *stage, uint64_t block);
+/* [lock] Why BLOCK can't be had, if that was found out a moment ago; else 0. */
+int kr_stage_failure(const struct kr_stage *stage, uint64_t block);
+/* [lock] Adds a range of blocks to be staged ahead, to the last one if it goes on there. */
+void kr_stage_add_ahead(struct kr_stage *stage, uint64_t from, uint64_t end);
 /* Remembers that BLOCK (or KR_STAGE_ANY_BLOCK) can't be had. */
 void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err);
 /* Tells waiters of WAITERS (a list of fetch waiters). */
 void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum);
 /* Tells the file that something has changed. */
 void kr_stage_step(struct kr_stage *stage);
+
+/* stage_store.c */
+/* Blocks in memory that the disk would not keep are stored again. */
+void kr_stage_store_again(struct kr_stage *stage);
 
 /* stage_pull.c */
 /* Asks for wanted blocks as far as window, budget and upstream allow. */

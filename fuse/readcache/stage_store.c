@@ -8,6 +8,7 @@
  * The budget's share of a block is given back when the block has been put.  So a disk that is slower than the network
  * slows the asking down.  Loop thread, except the jobs.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "common/base/util.h"
@@ -141,6 +142,8 @@ static void stored_one(struct kr_hops *hops, struct item *item)
 	struct kr_stage *stage = held->stage;
 
 	held->storing = false;
+	if (stage && item->err < 0 && item->err != -EBUSY && item->err != -EAGAIN && item->err != -ESTALE)
+		stage->whole.unkept_err = item->err;
 	if (stage && item->err == 0) {
 		pthread_mutex_lock(&stage->lock);
 		give_up(stage, held);
@@ -188,6 +191,22 @@ static void start_stores(struct kr_mount *mount)
 		hops->stores++;
 		uv_queue_work(mount->loop, &job->work, store, stored);
 	}
+}
+
+void kr_stage_store_again(struct kr_stage *stage)
+{
+	struct kr_hops *hops = stage->mount->hops;
+	struct kr_held *held, *after;
+
+	KR_LIST_FOR_EACH_SAFE(held, after, &hops->unkept, link) {
+		if (held->stage != stage)
+			continue;
+		held->unkept = false;
+		hops->unkept_bytes -= KR_BLOCK_SIZE;
+		kr_list_remove(&held->link);
+		kr_list_append(&hops->to_store, &held->link);
+	}
+	start_stores(stage->mount);
 }
 
 /* Readers find BLOCK from now on. */

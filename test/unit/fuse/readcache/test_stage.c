@@ -23,6 +23,38 @@ static void a_disk_that_keeps_nothing_fails_no_read(void **state)
 		assert_int_equal(world->nodes[i].error, 0);
 }
 
+/* Turns until the node cannot go on, or has all. */
+static int stage_all(struct node *node, uint64_t *ret_bytes)
+{
+	uint64_t until_ns = kr_clock_ns() + DEADLINE_S * KR_NS_PER_S;
+	int err;
+
+	while ((err = kr_stage_all(node->stage, ret_bytes)) == 0) {
+		turn();
+		assert_true(kr_clock_ns() < until_ns);
+	}
+	return err;
+}
+
+static void a_node_whose_disk_is_full_says_so_and_pulls_a_staged_file_once(void **state)
+{
+	uint64_t bytes;
+
+	(void)state;
+	start_node(1, 1);
+	assert_int_equal(stage_all(&world->nodes[1], &bytes), -ENOSPC);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(stage_all(&world->nodes[1], &bytes), -ENOSPC);
+	assert_int_equal(world->blocks_sent, file_blocks());
+	start_node(2, world->size / 2);
+	assert_int_equal(stage_all(&world->nodes[2], &bytes), -ENOSPC);
+	assert_in_range(bytes, 1, world->size / 2);
+	assert_int_equal(stage_all(&world->nodes[2], &bytes), -ENOSPC);
+	start_node(3, LARGE);
+	assert_int_equal(stage_all(&world->nodes[3], &bytes), 1);
+	assert_int_equal(bytes, world->size);
+}
+
 static void kill_some(uint64_t turns)
 {
 	uint64_t reached = world->nodes[6].position;
@@ -624,6 +656,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(all_nodes_read_and_the_server_sends_each_block_about_once),
 		TEST(a_disk_that_keeps_nothing_fails_no_read),
+		TEST(a_node_whose_disk_is_full_says_so_and_pulls_a_staged_file_once),
 		TEST(members_may_die_and_join_in_the_middle),
 		TEST(random_disturbances_leave_every_byte_right_and_every_reader_goes_on),
 		TEST(blocks_of_a_late_lane_come_over_another),
