@@ -105,7 +105,7 @@ char *kr_xstrdup(const char *text);
  * finds it. */
 void kr_keep_freed_memory(void);
 /* For a program's `const char *malloc_conf`, which jemalloc reads: as above, but pages that are free for 5 s go. */
-#define KR_MALLOC_CONF "narenas:4,dirty_decay_ms:5000,muzzy_decay_ms:0"
+#define KR_MALLOC_CONF "narenas:4,dirty_decay_ms:5000,muzzy_decay_ms:0,max_background_threads:1"
 /* With jemalloc: threads give back such pages of an idle daemon, too.  To be called after the last fork, and when this
  * thread has no privileges any more that the others must not have. */
 void kr_give_back_idle_memory(void);
