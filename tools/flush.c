@@ -252,16 +252,16 @@ static void flush_one_of_all(const struct kr_mounted *mounted, void *context)
 int kr_tool_flush(int argc, char **argv)
 {
 	static const struct option options[] = {{"timeout", required_argument, NULL, 't'},
-		{"discard", no_argument, NULL, 'd'}, {"refused-ok", no_argument, NULL, 'r'},
+		{"discard", no_argument, NULL, 'D'}, {"refused-ok", no_argument, NULL, 'r'},
 		{"quiet", no_argument, NULL, 'q'}, {"help", no_argument, NULL, 'h'}, {0}};
 	struct all all = {0};
 	bool discard = false, bad = false;
 	int option;
 
-	while ((option = kr_tool_option(argc, argv, "t:dqh", options)) != -1) {
+	while ((option = kr_tool_option(argc, argv, "t:qh", options)) != -1) {
 		if (option == 't')
 			bad = kr_tool_timeout(optarg, &all.timeout_ms) < 0;
-		else if (option == 'd')
+		else if (option == 'D')
 			discard = true;
 		else if (option == 'r')
 			all.refused_ok = true;

@@ -141,7 +141,7 @@ static void print_ring(const json_t *status)
 
 	if (json_is_integer(json_object_get(json_object_get(status, "ring"), "port")) &&
 		!kr_number(status, "ring", "port"))
-		printf("  RING        no port: other nodes can pull nothing from here (its log tells why)\n");
+		printf("  RING        no port (is one of ring_port free?): other nodes can pull nothing from here\n");
 	printf("  ring        %s received, %s sent; feeding %" JSON_INTEGER_FORMAT ", fed by %" JSON_INTEGER_FORMAT,
 		kr_bytes_text(kr_number(status, "ring", "received_bytes")),
 		kr_bytes_text(kr_number(status, "ring", "sent_bytes")), kr_number(status, "ring", "incoming"),

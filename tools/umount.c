@@ -30,9 +30,9 @@ static const char usage[] =
 	"  --drain      the same, for as long as the mount's drain_timeout says\n"
 	"  --refused-ok exit code 0 also if all that is left is what the server refuses\n"
 	"  -q, --quiet  no progress\n"
-	"  --force      without a flush, and although programs use it or the daemon hangs: they get errors, and "
-	"what is\n"
-	"               not on the server stays in the journal. The mount of a daemon that was killed goes like "
+	"  --force      although programs use it or the daemon hangs: they get errors, and what is not on the server "
+	"within\n"
+	"               2 s stays in the journal. The mount of a daemon that was killed goes like "
 	"this by itself.\n"
 	"Exit code: 0 unmounted and all is on the server; 1 unmounted, but some bytes are, or may be, not on the "
 	"server;\n"
@@ -79,11 +79,13 @@ static bool is_dead(const struct kr_mounted *mounted, int pid)
 	return true;
 }
 
-/* Whether all is on the server, stable, as a daemon that has a server says. */
+/* Whether all is on the server, stable.  What a view=node holds belongs nowhere else. */
 static bool has_no_backlog(const json_t *status)
 {
 	const json_t *backlog = json_object_get(status, "backlog"), *bytes = json_object_get(backlog, "bytes");
 
+	if (json_object_get(status, "view"))
+		return true;
 	return bytes && json_integer_value(bytes) == 0 &&
 		json_integer_value(json_object_get(backlog, "unstable_bytes")) == 0;
 }

@@ -171,7 +171,7 @@ static void ask(struct survey *survey, size_t number)
 {
 	const struct kr_tool_file *file = &survey->files.files[number];
 	KR_AUTO_FREE char *value = kr_xmalloc(VALUE_MAX);
-	ssize_t length = lgetxattr(file->path, "user.kairan.nodes.json", value, VALUE_MAX);
+	ssize_t length = getxattr(file->path, "user.kairan.nodes.json", value, VALUE_MAX);
 	json_t *answer = length < 0 ? NULL : json_loadb(value, (size_t)length, 0, NULL);
 
 	if (!answer) {

@@ -310,6 +310,22 @@ static int check_source(struct kr_mount_options *options, const char *source)
 	return err == 0 && options->view == KR_VIEW_JOB ? check_job(options) : err;
 }
 
+/* What the lender's administrator decides, or what only a daemon does that has a journal and a cache. */
+static const char *const of_lender[] = {
+	"munge_socket", "munge_uid", "ring_port", "transport", "lanes", "threads", "metrics"};
+
+static int check_borrowed(const struct kr_mount_options *options, const char *given)
+{
+	if (options->view != KR_VIEW_CACHE)
+		return kr_fail(-EINVAL, "local=%s: only with view=cache", given);
+	if (options->munge)
+		return kr_fail(-EINVAL, "local=%s: not with munge: the lender wants the nodes' key", given);
+	for (size_t i = 0; i < KR_ARRAY_SIZE(of_lender); i++)
+		if (is_given(options, of_lender[i]))
+			return kr_fail(-EINVAL, "%s: not with local=%s: it is the lender's", of_lender[i], given);
+	return 0;
+}
+
 /* Makes a directory absolute; @NODE names the lender. */
 static int check_local(struct kr_mount_options *options)
 {
@@ -317,12 +333,10 @@ static int check_local(struct kr_mount_options *options)
 
 	options->local = NULL;
 	if (given && *given == '@') {
+		int err = check_borrowed(options, given);
+
 		options->borrowed = true;
-		if (options->view != KR_VIEW_CACHE)
-			return kr_fail(-EINVAL, "local=%s: only with view=cache", given);
-		if (options->munge)
-			return kr_fail(-EINVAL, "local=%s: not with munge: the lender wants the nodes' key", given);
-		return kr_endpoint_parse(given + 1, KR_LEND_PORT, false, &options->lender);
+		return err < 0 ? err : kr_endpoint_parse(given + 1, KR_LEND_PORT, false, &options->lender);
 	}
 	if (given && *given) {
 		KR_AUTO_FREE char *directory = *given == '/' ? NULL : getcwd(NULL, 0);

@@ -85,7 +85,7 @@ static int serve(const struct kr_server_options *options)
 		err = kr_server_init(&server, loop, options);
 	if (err) {
 		kr_log_error("%s", kr_fail_reason());
-		return EXIT_FAILURE;
+		return err == -EINVAL ? EX_USAGE : EXIT_FAILURE; /* no other start would succeed */
 	}
 	kr_give_back_idle_memory();
 	err = kr_server_listen(&server);

@@ -250,7 +250,7 @@ static int listen_on(struct kr_server *server, const struct sockaddr *address)
 
 	kr_address_format(address, text, sizeof(text));
 	if (!open_to_others(server) && !kr_address_is_loopback(address))
-		return kr_fail(-EACCES,
+		return kr_fail(-EINVAL,
 			"without a key only loopback addresses are served, and %s is none (make a key with 'kairan key "
 			"FILE' and give it here with --key FILE; or --insecure lets whoever reaches the address read "
 			"and write everything)",

@@ -289,7 +289,7 @@ static void check_ring_port(struct kr_findings *findings, const json_t *status)
 
 	if (!port)
 		kr_findings_add(findings, KR_FINDING_WARNING, "ring port",
-			"see the daemon's log, and free a port of ring_port",
+			"free a port of ring_port, or mount with others",
 			"none: other nodes can pull nothing from here");
 	else
 		kr_findings_add(findings, KR_FINDING_OK, "ring port", NULL,

@@ -107,8 +107,12 @@ on node1 sh -c "umount /mnt/data; kairan key /etc/other.key 2>/dev/null; mv /etc
 setup server node1 node2
 [ $? = 1 ] || fail "wrong hosts: $(cat "$WORK/said")"
 said "node1: failed: /etc/kairan.key is not the server's key"
-said "node2: failed: /etc/fstab mounts something else on /mnt/data: disk /mnt/data ext4 defaults 0 0; remove that line"
+said "node2: failed: /etc/fstab has a line for /mnt/data that is not of kairan-setup: disk /mnt/data ext4 defaults 0 0; remove that line"
 on node1 rm /etc/kairan.key
+mine="fs1:/ /mnt/data fuse.kairanfs close=async,local=/scratch/mine 0 0"
+on node2 sed -i "s|^disk.*|$mine|" /etc/fstab
+setup server node2
+[ $? = 1 ] && said "node2: failed: /etc/fstab has a line for /mnt/data that is not of kairan-setup: $mine; remove" && on node2 grep -qx "$mine" /etc/fstab
 on node2 sed -i '\| /mnt/data |d' /etc/fstab
 setup --options no_such_option server node1 node2
 [ $? = 1 ] && said "node1: failed: cannot mount /mnt/data: kairanfs: " && said no_such_option && said "failed on node1 node2"

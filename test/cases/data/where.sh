@@ -47,6 +47,8 @@ where 1 --files "$(mnt 1)/in" && [ "$(grep -c ', on no node$' "$WORK/said")" = 1
 chmod 755 "$WORK" "$WORK/node1" "$(seen_from_here 1)"
 on node1 setpriv --reuid 1001 --regid 1001 --clear-groups "$B/tools/kairan" where --nodes "$(mnt 1)/in" "$(mnt 1)/closed" >"$WORK/said" 2>&1
 [ $? = 1 ] && grep -q "/closed: Permission denied$" "$WORK/said" && grep -q "^node2=$SIZE node3=" "$WORK/said" || fail "another user: $(cat "$WORK/said")"
+ln -s in/1 "$EXPORT/named"
+where 1 "$(mnt 1)/named" && grep -q "/named: 976.6 KiB" "$WORK/said" || fail "a symbolic link: $(cat "$WORK/said")"
 where 1 /etc
 [ $? = 2 ] && grep -q "does not lie on a mount" "$WORK/said" || fail "/etc: $(cat "$WORK/said")"
 

@@ -108,7 +108,8 @@ nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:$POR
 grep -qi "in use" "$WORK/said" || fail "port in use: $(cat "$WORK/said")"
 nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7500 --insecure --state "$WORK/state3" "$EXPORT" >"$WORK/said" 2>&1 && fail "two servers on one export"
 grep -qi "another kairand\|already" "$WORK/said" || fail "two servers: $(cat "$WORK/said")"
-nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7501 --state "$WORK/state4" "$WORK/other" >"$WORK/said" 2>&1 && fail "open to everybody without a key"
+nsenter -t "${KEEPER[server]}" -n -u -m -- timeout 20 "$d" --listen 0.0.0.0:7501 --state "$WORK/state4" "$WORK/other" >"$WORK/said" 2>&1
+[ $? = 64 ] || fail "open to everybody without a key, or started again and again: $(cat "$WORK/said")"
 grep -qi "insecure\|loopback\|key" "$WORK/said" || fail "no key: $(cat "$WORK/said")"
 for state in state2 state3 state4; do
 	[ ! -e "$WORK/$state" ] || fail "$state is left by a server that could not start"

@@ -166,6 +166,9 @@ static void a_node_without_a_disk_names_its_lender(void **state)
 	assert_false(options.borrowed);
 	assert_int_equal(*options.local, '/');
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "local=@"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "local=@n1,transport=verbs"), -EINVAL);
+	assert_int_equal(parse("fs1:/", "/mnt", "-o", "metrics=127.0.0.1:9441,local=@n1"), -EINVAL);
+	assert_string_equal(kr_fail_reason(), "metrics: not with local=@n1: it is the lender's");
 	assert_int_equal(parse("none", "/mnt", "-o", "view=node,local=@n1"), -EINVAL);
 	assert_int_equal(parse("fs1:/", "/mnt", "-o", "view=job,job=7,local=@n1"), -EINVAL);
 	assert_int_equal(parse("--lend=/scratch", NULL, NULL, NULL), 0);
