@@ -41,12 +41,22 @@ static void granted(void *context, int err, const void *message, struct kr_buf *
 	kr_file_put(file);
 }
 
+/* Who has bytes of a file, and has to ask for READ, shares it with other writers: OPEN would have brought READ.  The
+ * server asks these for their bytes now.  They are likely to read the file next, too. */
+static bool writes_with_others(struct kr_file *file, uint8_t kinds)
+{
+	KR_SCOPED_LOCK(&file->lock);
+	return (kinds & KR_LEASE_READ) && file->holder.held == KR_LEASE_WRITE && file->holder.dirty;
+}
+
 static void ask(struct kr_file *file, uint8_t kinds)
 {
 	struct kr_lease_request request = {.file = file->fid, .kinds = kinds};
 
 	file->lease.asked_generation = file->mount->files->generation;
 	kr_rpc_call(file->mount->rpc, KR_MSG_LEASE, &request, NULL, 0, 0, granted, kr_file_get(file));
+	if (writes_with_others(file, kinds)) /* then this node's bytes go in the same round as theirs */
+		file->mount->files->flush->ask(file);
 }
 
 static void returned(void *context, int err, const void *reply, struct kr_buf *data)

@@ -93,6 +93,20 @@ done
 [ "$(kairan $member status --json "$(at $member a)" | python3 -c 'import json, sys; print(json.load(sys.stdin)["notes"]["known"] > 0)')" = True ] ||
 	fail "node$member asks for each name"
 
+note "who reads its part of a file that others write, too, sends its bytes in the same round as they do"
+python3 - "$(seen 1 a)/parts" "$(seen 2 a)/parts" "$(seen 3 a)/parts" <<'P' || fail "writing"
+import os, sys
+files = [os.open(path, os.O_WRONLY | os.O_CREAT) for path in sys.argv[1:]]
+for place, fd in enumerate(files, 1):
+    os.pwrite(fd, os.urandom(1 << 20), place << 20)
+P
+for node in 1 2 3; do [ "$(unflushed "$(seen $node a)/parts")" = $((1 << 20)) ] || fail "node$node has $(unflushed "$(seen $node a)/parts") unflushed bytes"; done
+dd if="$(seen $member a)/parts" of=/dev/null bs=1M skip=$member count=1 2>/dev/null || fail "reading"
+sent_too() { [ "$(unflushed "$(seen $member a)/parts")" = 0 ]; }
+until_ok 5 "the reader's own bytes at the head" sent_too || fail "it keeps $(unflushed "$(seen $member a)/parts") bytes, until others ask"
+parts=$(md5sum <"$(seen $head a)/parts")
+for node in $member $other; do [ "$(md5sum <"$(seen $node a)/parts")" = "$parts" ] || fail "node$node reads other bytes"; done
+
 note "too much of it travels: many files, many pieces, a journal that is nearly full"
 python3 - "$(seen $member a)" <<'P' || fail "writing"
 import os, sys
