@@ -11,6 +11,7 @@
 
 #include "common/base/fail.h"
 #include "common/base/util.h"
+#include "common/rpc/thread_pool.h"
 #include "fuse/base/turns.h"
 
 enum { TURN = 128, HELP_STEPS = 16 };
@@ -116,9 +117,13 @@ void kr_loop_help(struct kr_loop *loop)
 
 int kr_loop_new(struct kr_loop **ret_loop)
 {
-	struct kr_loop *loop = kr_xcalloc(1, sizeof(*loop));
-	int err = uv_loop_init(&loop->uv);
+	struct kr_loop *loop;
+	int err = kr_thread_pool_start();
 
+	if (err < 0)
+		return err;
+	loop = kr_xcalloc(1, sizeof(*loop));
+	err = uv_loop_init(&loop->uv);
 	if (err < 0) {
 		free(loop);
 		return kr_fail_errno(err, "cannot make an event loop");

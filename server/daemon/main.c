@@ -11,6 +11,7 @@
 #include "common/base/fail.h"
 #include "common/base/log.h"
 #include "common/base/service_manager.h"
+#include "common/rpc/thread_pool.h"
 #include "server/base/options.h"
 #include "server/daemon/life.h"
 #include "server/base/brief.h"
@@ -81,6 +82,8 @@ static int serve(const struct kr_server_options *options)
 	uv_loop_t *loop = uv_default_loop();
 	int err = kr_listen_check(options);
 
+	if (!err)
+		err = kr_thread_pool_check(); /* the first job, in kr_server_init, starts it */
 	if (!err)
 		err = kr_server_init(&server, loop, options);
 	if (err) {

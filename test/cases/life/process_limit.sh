@@ -1,0 +1,45 @@
+# A limit of processes (pids.max of a job's cgroup) is reached: a daemon does not begin, and says why, or goes on with the threads that it has.
+. "$TOP/test/lib.sh"
+GROUP=/sys/fs/cgroup/pids/kairan-test.$PPID.$RANDOM
+[ -d /sys/fs/cgroup/pids ] && mkdir "$GROUP" || skip "no controller pids of cgroup v1 at /sys/fs/cgroup/pids"
+# Takes what is left out of the group: the case's processes end with its PID namespace, after this.
+ungroup() { while read -r pid; do echo "$pid" >"${GROUP%/*}/cgroup.procs"; done <"$GROUP/cgroup.procs"; rmdir "$GROUP"; }
+trap ungroup EXIT
+cluster 1
+IN_GROUP=(bash -c 'echo $$ >"$0/cgroup.procs" && exec "$@"' "$GROUP")
+SAID="cannot start [0-9]* threads .*ulimit -u, and pids.max"
+
+note "a server"
+echo 6 >"$GROUP/pids.max"
+on server "${IN_GROUP[@]}" "$B/server/kairand" --state "$WORK/state1" "$EXPORT" >"$WORK/said" 2>&1
+[ $? = 1 ] && grep -q "$SAID" "$WORK/said" || fail "kairand within a limit: $(cat "$WORK/said")"
+echo max >"$GROUP/pids.max"
+nsenter -t "${KEEPER[server]}" -n -u -m -- "${IN_GROUP[@]}" "$B/server/kairand" --listen "0.0.0.0:$PORT" --insecure --state "$WORK/state" "$EXPORT" \
+	</dev/null >"$WORK/kairand.log" 2>&1 &
+DAEMON[server]=$!
+until_ok 20 "kairand" grep -q ready "$WORK/kairand.log" || fail "kairand: $(cat "$WORK/kairand.log")"
+cat "$GROUP/pids.current" >"$GROUP/pids.max"
+mount_start 1
+on node1 sh -c "mkdir $(mnt 1)/d && echo here >$(mnt 1)/d/file && ls $(mnt 1)/d" >/dev/null || fail "a server that gets no more threads"
+mount_stop 1
+server_stop
+
+note "a mount"
+server_start
+echo 6 >"$GROUP/pids.max"
+on node1 "${IN_GROUP[@]}" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt 1)" -o "local=$WORK/node1/local" >"$WORK/said" 2>&1 && fail "mounted"
+grep -q "$SAID" "$WORK/said" && ! on node1 grep -q "$(mnt 1)" /proc/mounts || fail "kairanfs within a limit: $(cat "$WORK/said")"
+echo max >"$GROUP/pids.max"
+nsenter -t "${KEEPER[node1]}" -n -u -m -- "${IN_GROUP[@]}" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt 1)" -f -o "local=$WORK/node1/local" \
+	</dev/null >>"$WORK/node1/log" 2>&1 &
+DAEMON[node1]=$!
+is_mounted() { tail -1 "$WORK/node1/log" | grep -q "is mounted on"; }
+until_ok 20 "the mount" is_mounted || fail "no mount: $(tail -3 "$WORK/node1/log")"
+cat "$GROUP/pids.current" >"$GROUP/pids.max"
+head -c 3000000 /dev/urandom >"$EXPORT/read"
+same "$(seen_from_here 1)/read" "$EXPORT/read"
+dd if="$EXPORT/read" of="$(seen_from_here 1)/written" bs=1M conv=fsync 2>/dev/null || fail "a mount that gets no more threads"
+same "$EXPORT/written" "$EXPORT/read"
+kairan 1 stage --wait "$(mnt 1)/read" >"$WORK/said" || fail "kairan stage: $(cat "$WORK/said")"
+mount_stop 1
+finish
