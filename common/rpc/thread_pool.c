@@ -7,7 +7,11 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-enum { THREADS = 4, THREADS_MAX = 1024 }; /* libuv's default and limit */
+enum {
+	THREADS = 4,
+	THREADS_MAX = 1024, /* libuv's default and limit */
+	MORE = 2            /* the kernel may count threads for a moment that have been joined */
+};
 
 static void *wait_for_all(void *all_made)
 {
@@ -20,7 +24,7 @@ int kr_thread_pool_check(void)
 {
 	const char *size = getenv("UV_THREADPOOL_SIZE");
 	const unsigned long wanted = size ? strtoul(size, NULL, 10) : THREADS;
-	const unsigned count = (unsigned)KR_MIN(KR_MAX(wanted, 1UL), (unsigned long)THREADS_MAX);
+	const unsigned count = (unsigned)KR_MIN(KR_MAX(wanted, 1UL), (unsigned long)THREADS_MAX) + MORE;
 	pthread_mutex_t all_made = PTHREAD_MUTEX_INITIALIZER;
 	pthread_t *threads = kr_xcalloc(count, sizeof(*threads));
 	unsigned made = 0;
