@@ -17,12 +17,7 @@ struct page {
 
 static struct page *find_page(const struct kr_blockset *set, uint64_t number)
 {
-	struct page *page;
-
-	KR_TABLE_FOR_EACH_OF(page, &set->pages, kr_hash_u64(number), link)
-		if (page->number == number)
-			return page;
-	return NULL;
+	return KR_TABLE_FIND(struct page, page, &set->pages, kr_hash_u64(number), link, page->number == number);
 }
 
 static struct page *make_page(struct kr_blockset *set, uint64_t number)

@@ -28,12 +28,8 @@ void kr_fetches_fini(struct kr_fetches *fetches)
 
 struct kr_fetch *kr_fetches_find(const struct kr_fetches *fetches, uint64_t block)
 {
-	struct kr_fetch *fetch;
-
-	KR_TABLE_FOR_EACH_OF(fetch, &fetches->table, kr_hash_u64(block), by_block)
-		if (fetch->block == block)
-			return fetch;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_fetch, fetch, &fetches->table, kr_hash_u64(block), by_block, fetch->block == block);
 }
 
 static struct kr_list *queue_of(struct kr_fetches *fetches, const struct kr_fetch *fetch)

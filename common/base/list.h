@@ -81,4 +81,14 @@ static inline void kr_list_move(struct kr_list *from, struct kr_list *to)
 		&item->member != &(list)->head; \
 		item = after, after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
 
+/* The first element of LIST for which MATCHES is true, an expression of ITEM; NULL: there is none. */
+#define KR_LIST_FIND(type, item, list, member, matches) \
+	({ \
+		type *item; \
+		KR_LIST_FOR_EACH(item, list, member) \
+			if (matches) \
+				break; \
+		&item->member != &(list)->head ? item : NULL; \
+	})
+
 #endif

@@ -178,13 +178,7 @@ static bool is_free(const struct kr_lock_table *table, struct kr_lock_waiter *wa
 
 static struct kr_lock_waiter *first_free(const struct kr_lock_table *table)
 {
-	struct kr_lock_waiter *waiter;
-
-	KR_LIST_FOR_EACH(waiter, &table->waiting, of_table) {
-		if (is_free(table, waiter))
-			return waiter;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_lock_waiter, waiter, &table->waiting, of_table, is_free(table, waiter));
 }
 
 /* After a lock was given up: grants every waiter whose lock is free.  A grant may give up a lock too, so each round

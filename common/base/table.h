@@ -56,6 +56,15 @@ static inline void *kr_table_next_of(const struct kr_table_link *link, size_t of
 #define KR_TABLE_FOR_EACH_OF(item, table, hash, member) \
 	for (item = kr_table_first_of(table, hash, offsetof(__typeof__(*item), member)); item; \
 		item = kr_table_next_of(&item->member, offsetof(__typeof__(*item), member)))
+/* An element with HASH for which MATCHES is true, an expression of ITEM; NULL: there is none. */
+#define KR_TABLE_FIND(type, item, table, hash, member, matches) \
+	({ \
+		type *item; \
+		KR_TABLE_FOR_EACH_OF(item, table, hash, member) \
+			if (matches) \
+				break; \
+		item; \
+	})
 
 /* XXH3 of bytes, and a mix of a 64-bit key. */
 uint64_t kr_hash_bytes(const void *bytes, size_t length);

@@ -422,12 +422,7 @@ struct kr_conn_sums kr_conn_sums(void)
 
 static struct request *find_request(struct kr_conn *conn, uint64_t id)
 {
-	struct request *request;
-
-	KR_TABLE_FOR_EACH_OF(request, &conn->requests, kr_hash_u64(id), link)
-		if (request->id == id)
-			return request;
-	return NULL;
+	return KR_TABLE_FIND(struct request, request, &conn->requests, kr_hash_u64(id), link, request->id == id);
 }
 
 /* The frame of request ID of TYPE has been queued. */

@@ -181,13 +181,8 @@ void kr_verbs_answer(struct kr_verbs *verbs, struct kr_conn *conn, const struct 
 
 static struct kr_verbs_link *find_expected(struct kr_verbs *verbs, const uint8_t *token)
 {
-	struct kr_verbs_link *link;
-
-	KR_LIST_FOR_EACH(link, &verbs->links, link) {
-		if (link->state == KR_LINK_EXPECTED && sodium_memcmp(link->token, token, KR_VERBS_TOKEN) == 0)
-			return link;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_verbs_link, link, &verbs->links, link,
+		link->state == KR_LINK_EXPECTED && sodium_memcmp(link->token, token, KR_VERBS_TOKEN) == 0);
 }
 
 /* ID comes from the address that CONN comes from. */

@@ -35,12 +35,8 @@ void kr_recovery_fini(struct kr_recovery *recovery)
 
 struct kr_rebuilt *kr_rebuilt_find(const struct kr_rebuild *r, const struct kr_fid *fid)
 {
-	struct kr_rebuilt *rebuilt;
-
-	KR_TABLE_FOR_EACH_OF(rebuilt, &r->by_fid, kr_fid_hash(fid), by_fid)
-		if (kr_fid_equal(&rebuilt->file->file->fid, fid))
-			return rebuilt;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_rebuilt, rebuilt, &r->by_fid, kr_fid_hash(fid), by_fid,
+		kr_fid_equal(&rebuilt->file->file->fid, fid));
 }
 
 static int make_file(struct kr_rebuild *r, const struct kr_scan_name *name, struct kr_rebuilt **ret)

@@ -67,12 +67,8 @@ static int check_key(const struct kr_lend_peer *peer)
 
 static struct kr_lend_child *find_child(const uint8_t token[16])
 {
-	struct kr_lend_child *child;
-
-	KR_LIST_FOR_EACH(child, &lender.children, link)
-		if (sodium_memcmp(child->token, token, sizeof(child->token)) == 0)
-			return child;
-	return NULL;
+	return KR_LIST_FIND(struct kr_lend_child, child, &lender.children, link,
+		sodium_memcmp(child->token, token, sizeof(child->token)) == 0);
 }
 
 static void forget_child(struct kr_lend_peer *peer)

@@ -125,12 +125,8 @@ void kr_lend_requests_each_held(
 
 static struct request *find_request(struct kr_lend_requests *requests, uint64_t unique)
 {
-	struct request *request;
-
-	KR_TABLE_FOR_EACH_OF(request, &requests->unanswered, kr_hash_u64(unique), link)
-		if (request->header.unique == unique)
-			return request;
-	return NULL;
+	return KR_TABLE_FIND(struct request, request, &requests->unanswered, kr_hash_u64(unique), link,
+		request->header.unique == unique);
 }
 
 static void note_interrupt(

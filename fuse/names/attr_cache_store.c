@@ -44,22 +44,14 @@ static void drop(struct kr_attr_cache_store *store, struct kr_attr_cache_entry *
 
 static struct kr_attr_cache_entry *find(const struct kr_attr_cache_store *store, const void *key, size_t length)
 {
-	struct kr_attr_cache_entry *entry;
-
-	KR_TABLE_FOR_EACH_OF(entry, &store->by_key, kr_hash_bytes(key, length), by_key)
-		if (entry->key_length == length && memcmp(entry->bytes, key, length) == 0)
-			return entry;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_attr_cache_entry, entry, &store->by_key, kr_hash_bytes(key, length), by_key,
+		entry->key_length == length && memcmp(entry->bytes, key, length) == 0);
 }
 
 static struct kr_attr_cache_page *find_page(const struct kr_attr_cache_store *store, uint32_t slot)
 {
-	struct kr_attr_cache_page *page;
-
-	KR_TABLE_FOR_EACH_OF(page, &store->by_slot, kr_hash_u64(slot), by_slot)
-		if (page->slot == slot)
-			return page;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_attr_cache_page, page, &store->by_slot, kr_hash_u64(slot), by_slot, page->slot == slot);
 }
 
 static struct kr_attr_cache_page *page_of(struct kr_attr_cache_store *store, uint32_t slot)

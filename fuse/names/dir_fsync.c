@@ -63,12 +63,8 @@ void kr_dir_fsync_free(struct kr_dir_fsync *syncs)
 
 static struct change *find(const struct kr_dir_fsync *syncs, const struct kr_fid *dir)
 {
-	struct change *change;
-
-	KR_TABLE_FOR_EACH_OF(change, &syncs->by_dir, kr_hash_bytes(dir->bytes, dir->length), by_dir)
-		if (kr_fid_equal(&change->dir, dir))
-			return change;
-	return NULL;
+	return KR_TABLE_FIND(struct change, change, &syncs->by_dir, kr_hash_bytes(dir->bytes, dir->length), by_dir,
+		kr_fid_equal(&change->dir, dir));
 }
 
 static bool is_past(uint64_t then_ns, uint64_t seconds, uint64_t now_ns)

@@ -55,12 +55,8 @@ static uint64_t number_of(const struct kr_inodes *inodes, const struct kr_inode 
 
 static struct kr_inode *find(struct kr_inodes *inodes, const struct kr_fid *fid)
 {
-	struct kr_inode *inode;
-
-	KR_TABLE_FOR_EACH_OF(inode, &inodes->by_fid, kr_fid_hash(fid), link)
-		if (kr_fid_equal(&inode->fid, fid))
-			return inode;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_inode, inode, &inodes->by_fid, kr_fid_hash(fid), link, kr_fid_equal(&inode->fid, fid));
 }
 
 static struct kr_inode *add(struct kr_inodes *inodes, const struct kr_fid *fid, uint32_t type, uint64_t size)

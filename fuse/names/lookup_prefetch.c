@@ -92,12 +92,8 @@ static void place_init(struct place *place, const struct kr_fid *fid, const stru
 
 static struct listed *find(struct kr_lookup_prefetch *prefetch, const struct kr_fid *fid, const struct kr_cred *cred)
 {
-	struct listed *listed;
-
-	KR_TABLE_FOR_EACH_OF(listed, &prefetch->by_place, kr_fid_hash(fid), by_place)
-		if (is_at(&listed->place, fid, cred))
-			return listed;
-	return NULL;
+	return KR_TABLE_FIND(struct listed, listed, &prefetch->by_place, kr_fid_hash(fid), by_place,
+		is_at(&listed->place, fid, cred));
 }
 
 static void drop(struct kr_lookup_prefetch *prefetch, struct listed *listed)
@@ -184,13 +180,8 @@ static bool asks_for(const struct call *call, const char *name)
 static struct call *find_call(
 	struct kr_lookup_prefetch *prefetch, const struct kr_cred *cred, const struct kr_fid *parent, const char *name)
 {
-	struct call *call;
-
-	KR_LIST_FOR_EACH(call, &prefetch->calls, link) {
-		if (is_at(&call->place, parent, cred) && asks_for(call, name))
-			return call;
-	}
-	return NULL;
+	return KR_LIST_FIND(
+		struct call, call, &prefetch->calls, link, is_at(&call->place, parent, cred) && asks_for(call, name));
 }
 
 static bool known(void *context, const char *name)

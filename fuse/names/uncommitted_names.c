@@ -56,12 +56,8 @@ static struct kr_fid whole(const struct kr_fid *cut)
 
 static struct new_file *find_file(const struct kr_uncommitted_names *names, const struct kr_fid *fid)
 {
-	struct new_file *file;
-
-	KR_TABLE_FOR_EACH_OF(file, &names->files, kr_fid_hash(fid), by_fid)
-		if (kr_fid_equal(&file->fid, fid))
-			return file;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct new_file, file, &names->files, kr_fid_hash(fid), by_fid, kr_fid_equal(&file->fid, fid));
 }
 
 static uint64_t hash_place(const struct kr_fid *parent, const char *name)
@@ -71,12 +67,8 @@ static uint64_t hash_place(const struct kr_fid *parent, const char *name)
 
 static struct place *find_place(const struct kr_uncommitted_names *names, const struct kr_fid *parent, const char *name)
 {
-	struct place *place;
-
-	KR_TABLE_FOR_EACH_OF(place, &names->places, hash_place(parent, name), by_name)
-		if (kr_fid_equal(&place->parent, parent) && strcmp(place->name, name) == 0)
-			return place;
-	return NULL;
+	return KR_TABLE_FIND(struct place, place, &names->places, hash_place(parent, name), by_name,
+		kr_fid_equal(&place->parent, parent) && strcmp(place->name, name) == 0);
 }
 
 static void free_place(struct kr_uncommitted_names *names, struct place *place)

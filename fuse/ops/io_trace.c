@@ -136,12 +136,8 @@ static void interval_free(struct interval *interval)
 
 static struct process *find_process(struct interval *interval, int pid)
 {
-	struct process *process;
-
-	KR_TABLE_FOR_EACH_OF(process, &interval->processes, kr_hash_u64((uint64_t)pid), link)
-		if (process->pid == pid)
-			return process;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct process, process, &interval->processes, kr_hash_u64((uint64_t)pid), link, process->pid == pid);
 }
 
 static struct process *add_process(struct interval *interval, int pid, uint32_t uid, uint64_t now_ns)

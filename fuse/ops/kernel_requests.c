@@ -247,12 +247,8 @@ void kr_kernel_request_arrived(struct kr_kernel_requests *requests, const void *
 /* With the shard's lock held.  NULL: a notification, or a request from before the first watcher. */
 static struct kr_kernel_request *find(struct shard *shard, uint64_t unique)
 {
-	struct kr_kernel_request *request;
-
-	KR_TABLE_FOR_EACH_OF(request, &shard->records, kr_hash_u64(unique), link)
-		if (request->header.unique == unique)
-			return request;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_kernel_request, request, &shard->records, kr_hash_u64(unique), link,
+		request->header.unique == unique);
 }
 
 void kr_kernel_request_waited(struct kr_kernel_requests *requests, uint64_t unique, const uint64_t waited_ns[KR_WAITS])

@@ -187,23 +187,15 @@ void kr_ops_start(struct kr_mount *mount)
 /* Finds an op that is late now. */
 static struct kr_op *find_late(struct kr_mount *mount, uint64_t now)
 {
-	struct kr_op *op;
-
-	KR_LIST_FOR_EACH(op, &mount->ops.all, all)
-		if (!op->late && !op->call && kr_rpc_silent(mount->rpc, op->started_ns, now))
-			return op;
-	return NULL;
+	return KR_LIST_FIND(struct kr_op, op, &mount->ops.all, all,
+		!op->late && !op->call && kr_rpc_silent(mount->rpc, op->started_ns, now));
 }
 
 /* Finds an op whose program has a signal that ends its wait now. */
 static struct kr_op *find_ended(struct kr_mount *mount, uint64_t now)
 {
-	struct kr_op *op;
-
-	KR_LIST_FOR_EACH(op, &mount->ops.all, all)
-		if (op->signalled_ns && !op->interrupted && signals_end(op, now))
-			return op;
-	return NULL;
+	return KR_LIST_FIND(
+		struct kr_op, op, &mount->ops.all, all, op->signalled_ns && !op->interrupted && signals_end(op, now));
 }
 
 static void on_tick(uv_timer_t *timer)

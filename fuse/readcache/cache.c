@@ -37,12 +37,8 @@ void kr_cache_note_error(struct kr_cache *cache, int err)
 
 struct kr_cache_entry *kr_cache_find(struct kr_cache *cache, const char *name)
 {
-	struct kr_cache_entry *entry;
-
-	KR_TABLE_FOR_EACH_OF(entry, &cache->entries, kr_hash_bytes(name, strlen(name)), by_name)
-		if (strcmp(entry->name, name) == 0)
-			return entry;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_cache_entry, entry, &cache->entries, kr_hash_bytes(name, strlen(name)), by_name,
+		strcmp(entry->name, name) == 0);
 }
 
 /* With the lock held, or before another thread has the cache: a new entry, that has no name yet.  An entry with its

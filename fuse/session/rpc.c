@@ -61,12 +61,7 @@ void kr_call_free(struct kr_call *call)
 
 static struct kr_call *find_call(struct kr_rpc *rpc, uint64_t id)
 {
-	struct kr_call *call;
-
-	KR_TABLE_FOR_EACH_OF(call, &rpc->by_id, kr_hash_u64(id), by_id)
-		if (call->id == id)
-			return call;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_call, call, &rpc->by_id, kr_hash_u64(id), by_id, call->id == id);
 }
 
 /* --- calls without a reply for long ----------------------------------------------------------- */
@@ -412,22 +407,12 @@ void kr_rpc_open(struct kr_rpc *rpc)
 
 static struct kr_rpc_down_link *find_down(const struct kr_rpc *rpc, uint64_t id)
 {
-	struct kr_rpc_down_link *link;
-
-	KR_TABLE_FOR_EACH_OF(link, &rpc->downs, kr_hash_u64(id), by_id)
-		if (link->id == id)
-			return link;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_rpc_down_link, link, &rpc->downs, kr_hash_u64(id), by_id, link->id == id);
 }
 
 static struct kr_call *find_of_session(const struct kr_rpc *rpc)
 {
-	struct kr_call *call;
-
-	KR_LIST_FOR_EACH(call, &rpc->calls, link)
-		if (call->flags & KR_RPC_OF_SESSION)
-			return call;
-	return NULL;
+	return KR_LIST_FIND(struct kr_call, call, &rpc->calls, link, call->flags & KR_RPC_OF_SESSION);
 }
 
 void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session)

@@ -26,12 +26,8 @@ struct kr_view_inodes {
 
 static struct kr_view_inode *find(struct kr_view_inodes *inodes, uint64_t number)
 {
-	struct kr_view_inode *inode;
-
-	KR_TABLE_FOR_EACH_OF(inode, &inodes->table, kr_hash_u64(number), by_number)
-		if (inode->number == number)
-			return inode;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_view_inode, inode, &inodes->table, kr_hash_u64(number), by_number, inode->number == number);
 }
 
 static void leave_idle(struct kr_view_inodes *inodes, struct kr_view_inode *inode)

@@ -24,22 +24,13 @@ void kr_chain_drop_receiver(struct kr_chain_receiver *receiver)
 
 static struct kr_chain *find_chain(struct kr_chains *chains, const struct kr_fid *file, uint64_t round)
 {
-	struct kr_chain *chain;
-
-	KR_LIST_FOR_EACH(chain, &chains->running, link)
-		if (chain->round == round && kr_fid_equal(&chain->file, file))
-			return chain;
-	return NULL;
+	return KR_LIST_FIND(struct kr_chain, chain, &chains->running, link,
+		chain->round == round && kr_fid_equal(&chain->file, file));
 }
 
 static struct kr_chain_receiver *find_intake(struct kr_chains *chains, const struct kr_conn *conn)
 {
-	struct kr_chain_receiver *receiver;
-
-	KR_LIST_FOR_EACH(receiver, &chains->receivers, link)
-		if (receiver->conn == conn)
-			return receiver;
-	return NULL;
+	return KR_LIST_FIND(struct kr_chain_receiver, receiver, &chains->receivers, link, receiver->conn == conn);
 }
 
 static void on_stream(

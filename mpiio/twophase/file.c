@@ -30,13 +30,9 @@ static uint64_t hash_of(MPI_File fh)
 
 struct kr_mpifile *kr_file_find(MPI_File fh)
 {
-	struct kr_mpifile *file;
-
 	KR_SCOPED_LOCK(&table.lock);
-	KR_TABLE_FOR_EACH_OF(file, &table.files, hash_of(fh), link)
-		if (file->fh == fh)
-			return file;
-	return NULL;
+
+	return KR_TABLE_FIND(struct kr_mpifile, file, &table.files, hash_of(fh), link, file->fh == fh);
 }
 
 struct kr_mpifile *kr_file_active(MPI_File fh)

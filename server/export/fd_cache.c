@@ -63,13 +63,9 @@ void kr_fd_cache_free(struct kr_fd_cache *fds)
 
 static struct kr_fd *find(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)
 {
-	struct kr_fd *entry;
-
-	KR_TABLE_FOR_EACH_OF(entry, &fds->table, kr_fid_hash(fid), by_fid)
-		if (entry->mode == mode && !entry->dropped && (mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) &&
-			kr_fid_equal(&entry->fid, fid))
-			return entry;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_fd, entry, &fds->table, kr_fid_hash(fid), by_fid,
+		entry->mode == mode && !entry->dropped && (mode != KR_FD_CACHE_DIRECTORY || entry->users == 0) &&
+			kr_fid_equal(&entry->fid, fid));
 }
 
 struct kr_fd *kr_fd_cache_take(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode)

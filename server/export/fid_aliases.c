@@ -35,12 +35,8 @@ struct kr_fid_aliases {
 /* [lock] */
 static struct alias *find(const struct kr_fid_aliases *aliases, const struct kr_fid *fid)
 {
-	struct alias *entry;
-
-	KR_TABLE_FOR_EACH_OF(entry, &aliases->by_alias, kr_fid_hash(fid), by_alias)
-		if (kr_fid_equal(&entry->alias, fid))
-			return entry;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct alias, entry, &aliases->by_alias, kr_fid_hash(fid), by_alias, kr_fid_equal(&entry->alias, fid));
 }
 
 /* [lock], for writing */

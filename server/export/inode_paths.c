@@ -93,24 +93,16 @@ static struct place *new_place(struct id file, struct id parent, const char *nam
 /* The first known name of FILE, or NULL; with NAMELESS its place without a name. Under the lock. */
 static struct place *find(struct kr_inode_paths *paths, struct id file, bool nameless)
 {
-	struct place *place;
-
-	KR_TABLE_FOR_EACH_OF(place, &paths->table, kr_hash_u64(file.ino), link)
-		if (same(place->file, file) && (place->name[0] == '\0') == nameless)
-			return place;
-	return NULL;
+	return KR_TABLE_FIND(struct place, place, &paths->table, kr_hash_u64(file.ino), link,
+		same(place->file, file) && (place->name[0] == '\0') == nameless);
 }
 
 /* What is known to be the same as WANTED.  Under the lock. */
 static struct place *find_same(struct kr_inode_paths *paths, const struct place *wanted)
 {
-	struct place *place;
-
-	KR_TABLE_FOR_EACH_OF(place, &paths->table, kr_hash_u64(wanted->file.ino), link)
-		if (same(place->file, wanted->file) && same(place->parent, wanted->parent) &&
-			strcmp(place->name, wanted->name) == 0)
-			return place;
-	return NULL;
+	return KR_TABLE_FIND(struct place, place, &paths->table, kr_hash_u64(wanted->file.ino), link,
+		same(place->file, wanted->file) && same(place->parent, wanted->parent) &&
+			strcmp(place->name, wanted->name) == 0);
 }
 
 static void drop_place(struct kr_inode_paths *paths, struct place *place)

@@ -41,12 +41,7 @@ struct kr_orphans {
 
 static struct held *find(struct kr_orphans *orphans, const struct kr_fid *fid)
 {
-	struct held *held;
-
-	KR_TABLE_FOR_EACH_OF(held, &orphans->table, kr_fid_hash(fid), link)
-		if (kr_fid_equal(&held->fid, fid))
-			return held;
-	return NULL;
+	return KR_TABLE_FIND(struct held, held, &orphans->table, kr_fid_hash(fid), link, kr_fid_equal(&held->fid, fid));
 }
 
 static struct held *find_or_add(struct kr_orphans *orphans, const struct kr_fid *fid)

@@ -10,12 +10,8 @@ struct restored_dir {
 
 static struct restored_dir *find(const struct kr_table *dirs, const struct kr_fid *fid)
 {
-	struct restored_dir *restored;
-
-	KR_TABLE_FOR_EACH_OF(restored, dirs, kr_fid_hash(fid), link)
-		if (kr_fid_equal(&restored->fid, fid))
-			return restored;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct restored_dir, restored, dirs, kr_fid_hash(fid), link, kr_fid_equal(&restored->fid, fid));
 }
 
 void kr_restored_dirs_fini(struct kr_table *dirs)

@@ -13,13 +13,7 @@
 
 struct kr_file_writer *kr_file_writer_find(const struct kr_sfile *file, uint32_t node)
 {
-	struct kr_file_writer *writer;
-
-	KR_LIST_FOR_EACH(writer, &kr_commit_of(file)->writers, link) {
-		if (writer->node == node)
-			return writer;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_file_writer, writer, &kr_commit_of(file)->writers, link, writer->node == node);
 }
 
 static struct kr_file_writer *get_writer(struct kr_sfile *file, uint32_t node)

@@ -33,12 +33,8 @@ struct write_job {
 
 static struct failed_file *find(const struct kr_failed_syncs *failed, const struct kr_fid *fid)
 {
-	struct failed_file *file;
-
-	KR_TABLE_FOR_EACH_OF(file, &failed->files, kr_fid_hash(fid), link)
-		if (kr_fid_equal(&file->fid, fid))
-			return file;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct failed_file, file, &failed->files, kr_fid_hash(fid), link, kr_fid_equal(&file->fid, fid));
 }
 
 static void add(struct kr_failed_syncs *failed, const struct kr_fid *fid)

@@ -121,13 +121,7 @@ static void answer(struct kr_rounds *rounds, struct asked *asked, int err, bool 
 
 static struct asked *find_current(struct kr_rounds *rounds, uint32_t node)
 {
-	struct asked *asked;
-
-	KR_LIST_FOR_EACH(asked, &rounds->current, link) {
-		if (asked->ask.node == node)
-			return asked;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct asked, asked, &rounds->current, link, asked->ask.node == node);
 }
 
 static void send_round(struct kr_rounds *rounds, struct asked *asked)

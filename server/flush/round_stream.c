@@ -222,13 +222,8 @@ static void break_off(struct kr_round_stream *round_stream, const char *why)
 
 static struct kr_round_stream *find_stream(const struct kr_hop *hop, uint64_t stream)
 {
-	struct kr_round_stream *round_stream;
-
-	KR_LIST_FOR_EACH(round_stream, &hop->round_streams, of_hop) {
-		if (round_stream->stream == stream)
-			return round_stream;
-	}
-	return NULL;
+	return KR_LIST_FIND(
+		struct kr_round_stream, round_stream, &hop->round_streams, of_hop, round_stream->stream == stream);
 }
 
 void kr_round_stream_begin(struct kr_hop *hop, const struct kr_frame *frame)

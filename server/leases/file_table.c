@@ -16,12 +16,8 @@ enum { IDLE_MAX = 16384, GONE_MAX = 1024 };
 
 struct kr_sfile *kr_sfile_find(struct kr_server *server, const struct kr_fid *fid)
 {
-	struct kr_sfile *file;
-
-	KR_TABLE_FOR_EACH_OF(file, &server->files->by_fid, kr_fid_hash(fid), by_fid)
-		if (kr_fid_equal(&file->fid, fid))
-			return file;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_sfile, file, &server->files->by_fid, kr_fid_hash(fid), by_fid, kr_fid_equal(&file->fid, fid));
 }
 
 static struct kr_sfile *file_new(struct kr_server *server, const struct kr_fid *fid)
@@ -151,13 +147,8 @@ uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session)
 {
-	struct kr_attachment *attachment;
-
-	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
-		if (attachment->session == session)
-			return attachment;
-	}
-	return NULL;
+	return KR_LIST_FIND(
+		struct kr_attachment, attachment, &file->attachments, of_file, attachment->session == session);
 }
 
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session)

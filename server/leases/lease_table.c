@@ -59,13 +59,7 @@ static bool sums_exclude(const struct sums *sums, const struct kr_lease_waiter *
 
 static struct kr_lease_holder *find_holder(const struct kr_lease_table *table, uint32_t node)
 {
-	struct kr_lease_holder *holder;
-
-	KR_LIST_FOR_EACH(holder, &table->holders, link) {
-		if (holder->node == node)
-			return holder;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_lease_holder, holder, &table->holders, link, holder->node == node);
 }
 
 /* The kinds of HOLDER that exclude KINDS for another node. */
@@ -485,13 +479,7 @@ bool kr_lease_table_await(struct kr_lease_table *table, uint32_t node, struct kr
 
 static struct kr_lease_await *next_awaited(const struct kr_lease_table *table)
 {
-	struct kr_lease_await *await;
-
-	KR_LIST_FOR_EACH(await, &table->awaits, link) {
-		if (has_happened(table, await))
-			return await;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_lease_await, await, &table->awaits, link, has_happened(table, await));
 }
 
 /* A node has given READ up. */

@@ -29,13 +29,8 @@ struct recall {
 
 static struct kr_attachment *attachment_of_node(const struct kr_sfile *file, uint32_t node)
 {
-	struct kr_attachment *attachment;
-
-	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
-		if (attachment->session->node == node)
-			return attachment;
-	}
-	return NULL;
+	return KR_LIST_FIND(
+		struct kr_attachment, attachment, &file->attachments, of_file, attachment->session->node == node);
 }
 
 /* The session has given KINDS up. */

@@ -44,23 +44,15 @@ static uint64_t hash_name(const struct kr_fid *dir, const char *name)
 
 static struct kr_name_dir *find_dir(const struct kr_name_commits *commits, const struct kr_fid *fid)
 {
-	struct kr_name_dir *dir;
-
-	KR_TABLE_FOR_EACH_OF(dir, &commits->dirs, kr_fid_hash(fid), by_fid)
-		if (kr_fid_equal(&dir->fid, fid))
-			return dir;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_name_dir, dir, &commits->dirs, kr_fid_hash(fid), by_fid, kr_fid_equal(&dir->fid, fid));
 }
 
 static struct kr_name_change *find_change(
 	const struct kr_name_commits *commits, const struct kr_fid *dir, const char *name)
 {
-	struct kr_name_change *change;
-
-	KR_TABLE_FOR_EACH_OF(change, &commits->names, hash_name(dir, name), by_name)
-		if (strcmp(change->name, name) == 0 && kr_fid_equal(&change->dir->fid, dir))
-			return change;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_name_change, change, &commits->names, hash_name(dir, name), by_name,
+		strcmp(change->name, name) == 0 && kr_fid_equal(&change->dir->fid, dir));
 }
 
 static struct kr_name_dir *get_dir(struct kr_name_commits *commits, const struct kr_fid *fid)

@@ -51,13 +51,8 @@ static void tell_upstream(void *context, uint32_t node, uint32_t upstream)
 
 static struct kr_reader_pipeline *find_pipeline(struct kr_sfile *file, const char *ring)
 {
-	struct kr_reader_pipeline *pipeline;
-
-	KR_LIST_FOR_EACH(pipeline, &file->data->pipelines, of_file) {
-		if (strcmp(pipeline->ring, ring) == 0)
-			return pipeline;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_reader_pipeline, pipeline, &file->data->pipelines, of_file,
+		strcmp(pipeline->ring, ring) == 0);
 }
 
 static struct kr_reader_pipeline *get_pipeline(struct kr_sfile *file, const char *ring)

@@ -25,12 +25,8 @@ static uint64_t hash(const uint8_t node_id[16], const struct kr_fid *file)
 static struct kr_conflict *find(
 	const struct kr_conflicts *conflicts, const uint8_t node_id[16], const struct kr_fid *file)
 {
-	struct kr_conflict *conflict;
-
-	KR_TABLE_FOR_EACH_OF(conflict, &conflicts->table, hash(node_id, file), link)
-		if (memcmp(conflict->node_id, node_id, 16) == 0 && kr_fid_equal(&conflict->file, file))
-			return conflict;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_conflict, conflict, &conflicts->table, hash(node_id, file), link,
+		memcmp(conflict->node_id, node_id, 16) == 0 && kr_fid_equal(&conflict->file, file));
 }
 
 /* For kr_conflicts_is_new. */

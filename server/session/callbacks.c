@@ -141,12 +141,8 @@ uint64_t kr_callback_send_long(struct kr_session *session, uint16_t type, const 
 
 static struct callback *find(const struct kr_session *session, uint64_t id)
 {
-	struct callback *callback;
-
-	KR_TABLE_FOR_EACH_OF(callback, &session->callbacks.by_id, kr_hash_u64(id), by_id)
-		if (callback->id == id)
-			return callback;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct callback, callback, &session->callbacks.by_id, kr_hash_u64(id), by_id, callback->id == id);
 }
 
 void kr_callback_abandon(struct kr_session *session, uint64_t id, struct kr_session *asker)

@@ -11,12 +11,8 @@ struct awaited {
 
 static struct awaited *find(const struct kr_grace *grace, const uint8_t node_id[16])
 {
-	struct awaited *awaited;
-
-	KR_TABLE_FOR_EACH_OF(awaited, &grace->awaited, kr_hash_bytes(node_id, 16), link)
-		if (memcmp(awaited->node_id, node_id, 16) == 0)
-			return awaited;
-	return NULL;
+	return KR_TABLE_FIND(struct awaited, awaited, &grace->awaited, kr_hash_bytes(node_id, 16), link,
+		memcmp(awaited->node_id, node_id, 16) == 0);
 }
 
 void kr_grace_init(struct kr_grace *grace)

@@ -45,12 +45,8 @@ static void forget_silent(struct kr_introductions *table, uint64_t now_ns)
 
 static struct kr_introduction *find(struct kr_introductions *table, const char *name, uint32_t uid)
 {
-	struct kr_introduction *job;
-
-	KR_LIST_FOR_EACH(job, &table->jobs, link)
-		if (job->uid == uid && strcmp(job->job, name) == 0)
-			return job;
-	return NULL;
+	return KR_LIST_FIND(
+		struct kr_introduction, job, &table->jobs, link, job->uid == uid && strcmp(job->job, name) == 0);
 }
 
 static int check_room(const struct kr_introductions *table, uint32_t uid)

@@ -12,12 +12,8 @@ struct entry {
 
 static struct entry *find(const struct kr_lapses *lapses, const uint8_t node_id[16])
 {
-	struct entry *entry;
-
-	KR_TABLE_FOR_EACH_OF(entry, &lapses->table, kr_hash_bytes(node_id, 16), link)
-		if (memcmp(entry->node_id, node_id, 16) == 0)
-			return entry;
-	return NULL;
+	return KR_TABLE_FIND(struct entry, entry, &lapses->table, kr_hash_bytes(node_id, 16), link,
+		memcmp(entry->node_id, node_id, 16) == 0);
 }
 
 static void drop(struct kr_lapses *lapses, struct entry *entry)

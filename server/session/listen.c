@@ -177,13 +177,7 @@ static const struct kr_conn_handler handler = {on_frame, NULL, on_closed};
 
 static struct kr_pending_conn *oldest_idle(struct kr_listen *listen)
 {
-	struct kr_pending_conn *pending_conn;
-
-	KR_LIST_FOR_EACH(pending_conn, &listen->pending_conns, link) {
-		if (!pending_conn->busy)
-			return pending_conn;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_pending_conn, pending_conn, &listen->pending_conns, link, !pending_conn->busy);
 }
 
 static void on_connection(uv_stream_t *stream, int status)

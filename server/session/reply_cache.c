@@ -7,12 +7,7 @@
 
 static struct kr_kept_reply *find(const struct kr_reply_cache *replies, uint64_t id)
 {
-	struct kr_kept_reply *kept;
-
-	KR_TABLE_FOR_EACH_OF(kept, &replies->by_id, kr_hash_u64(id), by_id)
-		if (kept->id == id)
-			return kept;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_kept_reply, kept, &replies->by_id, kr_hash_u64(id), by_id, kept->id == id);
 }
 
 static void drop(struct kr_reply_cache *replies, struct kr_kept_reply *kept)

@@ -21,12 +21,7 @@ static const struct kr_session_hooks *hooks_of(const struct kr_request *request)
 
 static struct kr_request *find(const struct kr_session *session, uint64_t id)
 {
-	struct kr_request *request;
-
-	KR_TABLE_FOR_EACH_OF(request, &session->requests, kr_hash_u64(id), by_id)
-		if (request->id == id)
-			return request;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_request, request, &session->requests, kr_hash_u64(id), by_id, request->id == id);
 }
 
 /* --- requests that a node sends behind a FLUSH (BEHIND, msgs.def) -------------------------------- */

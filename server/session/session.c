@@ -18,34 +18,19 @@
 
 struct kr_session *kr_session_find(struct kr_server *server, uint64_t id)
 {
-	struct kr_session *session;
-
-	KR_TABLE_FOR_EACH_OF(session, &server->sessions->by_id, kr_hash_u64(id), by_id)
-		if (session->id == id)
-			return session;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_session, session, &server->sessions->by_id, kr_hash_u64(id), by_id, session->id == id);
 }
 
 struct kr_session *kr_session_find_node(struct kr_server *server, uint32_t node)
 {
-	struct kr_session *session;
-
-	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (session->node == node)
-			return session;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_session, session, &server->sessions->living, link, session->node == node);
 }
 
 struct kr_session *kr_session_find_node_id(struct kr_server *server, const uint8_t node_id[16])
 {
-	struct kr_session *session;
-
-	KR_LIST_FOR_EACH(session, &server->sessions->living, link) {
-		if (memcmp(session->node_id, node_id, 16) == 0)
-			return session;
-	}
-	return NULL;
+	return KR_LIST_FIND(struct kr_session, session, &server->sessions->living, link,
+		memcmp(session->node_id, node_id, 16) == 0);
 }
 
 struct kr_session *kr_session_get(struct kr_session *session)
