@@ -81,6 +81,12 @@ static inline void kr_list_move(struct kr_list *from, struct kr_list *to)
 		&item->member != &(list)->head; \
 		item = after, after = KR_LIST_ENTRY(item->member.next, __typeof__(*item), member))
 
+/* The first element of LIST, removed from it; NULL: LIST is empty. */
+#define KR_LIST_POP(list, type, member) \
+	({ \
+		struct kr_link *popped_link = kr_list_pop(list); \
+		popped_link ? KR_LIST_ENTRY(popped_link, type, member) : NULL; \
+	})
 /* The first element of LIST for which MATCHES is true, an expression of ITEM; NULL: there is none. */
 #define KR_LIST_FIND(type, item, list, member, matches) \
 	({ \

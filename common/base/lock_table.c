@@ -146,7 +146,6 @@ void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
 {
 	struct kr_lock *lock, *after;
 	struct kr_list replaced;
-	struct kr_link *link;
 
 	kr_list_init(&replaced);
 	KR_LIST_FOR_EACH_SAFE(lock, after, &table->locks, link) {
@@ -155,8 +154,8 @@ void kr_lock_table_note(struct kr_lock_table *table, const struct kr_lock *want)
 	}
 	if (want->kind != KR_LOCK_NONE)
 		merge(table, want, &replaced);
-	while ((link = kr_list_pop(&replaced)))
-		drop(table, KR_LIST_ENTRY(link, struct kr_lock, link));
+	while ((lock = KR_LIST_POP(&replaced, struct kr_lock, link)))
+		drop(table, lock);
 }
 
 /* --- waiting ---------------------------------------------------------------------------------- */
@@ -280,16 +279,14 @@ static bool leads_to_goal(struct search *search, const struct kr_lock_table *tab
 static bool closes_circle(const struct kr_lock_table *table, const struct kr_lock *want)
 {
 	struct search search = {.goal = &want->owner, .number = ++table->world->searches};
-	struct kr_link *link;
+	struct stop *stop;
 	bool found = false;
 
 	if (want->owner.flock)
 		return false;
 	kr_list_init(&search.todo);
 	leads_to_goal(&search, table, want);
-	while ((link = kr_list_pop(&search.todo))) {
-		struct stop *stop = KR_LIST_ENTRY(link, struct stop, link);
-
+	while ((stop = KR_LIST_POP(&search.todo, struct stop, link))) {
 		found = found || leads_to_goal(&search, stop->waiter->table, &stop->waiter->want);
 		free(stop);
 	}

@@ -49,10 +49,10 @@ static void free_outgoing(struct outgoing *out)
 
 static void free_list(struct kr_list *list)
 {
-	struct kr_link *link;
+	struct outgoing *out;
 
-	while ((link = kr_list_pop(list)) != NULL)
-		free_outgoing(KR_LIST_ENTRY(link, struct outgoing, link));
+	while ((out = KR_LIST_POP(list, struct outgoing, link)))
+		free_outgoing(out);
 }
 
 void kr_conn_drop_queue(struct kr_conn *conn)
@@ -371,11 +371,9 @@ static int put_into_outbox(struct kr_conn *conn, struct outgoing *out)
 
 void kr_conn_send_held(struct kr_conn *conn)
 {
-	struct kr_link *link;
+	struct outgoing *out;
 
-	while (kr_conn_usable(conn) && (link = kr_list_pop(&conn->out.held)) != NULL) {
-		struct outgoing *out = KR_LIST_ENTRY(link, struct outgoing, link);
-
+	while (kr_conn_usable(conn) && (out = KR_LIST_POP(&conn->out.held, struct outgoing, link))) {
 		conn->out.bytes -= out->length;
 		conn->out.frames--;
 		put_into_outbox(conn, out);

@@ -34,11 +34,10 @@ static _Thread_local bool helper;
 static struct kr_task *take_task(struct kr_loop *loop)
 {
 	KR_SCOPED_LOCK(&loop->lock);
-	struct kr_link *link = kr_list_pop(&loop->tasks);
+	struct kr_task *task = KR_LIST_POP(&loop->tasks, struct kr_task, link);
 
-	if (!link)
+	if (!task)
 		return NULL;
-	struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
 	task->queued = false;
 	loop->count--;
 	return task;

@@ -63,18 +63,17 @@ static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 
 static struct kr_notify_job *take(struct kr_notifier *notifier)
 {
-	struct kr_link *link;
+	struct kr_notify_job *job;
 
 	KR_SCOPED_LOCK(&notifier->lock);
-	while (!(link = kr_list_pop(&notifier->queue)) && !notifier->stop) {
+	while (!(job = KR_LIST_POP(&notifier->queue, struct kr_notify_job, link)) && !notifier->stop) {
 		notifier->idle++;
 		pthread_cond_wait(&notifier->work, &notifier->lock);
 		notifier->idle--;
 	}
-	if (!link)
-		return NULL;
-	notifier->queued--;
-	return KR_LIST_ENTRY(link, struct kr_notify_job, link);
+	if (job)
+		notifier->queued--;
+	return job;
 }
 
 static void *run(void *argument)

@@ -24,15 +24,12 @@ static inline void kr_waiter_wait(struct kr_waiter *waiter, struct kr_list *list
 static inline void kr_waiters_wake(struct kr_list *list)
 {
 	struct kr_list woken;
-	struct kr_link *link;
+	struct kr_waiter *waiter;
 
 	kr_list_init(&woken);
 	kr_list_move(list, &woken);
-	while ((link = kr_list_pop(&woken))) {
-		struct kr_waiter *waiter = KR_LIST_ENTRY(link, struct kr_waiter, link);
-
+	while ((waiter = KR_LIST_POP(&woken, struct kr_waiter, link)))
 		waiter->wake(waiter);
-	}
 }
 
 #endif

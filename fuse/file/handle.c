@@ -43,8 +43,8 @@ void kr_handle_release(struct kr_handle *handle)
 
 void kr_handles_abandon(struct kr_file *file)
 {
-	struct kr_link *link;
+	struct kr_handle *handle;
 
-	while ((link = kr_list_pop(&file->open.list)))
-		free(KR_LIST_ENTRY(link, struct kr_handle, link));
+	while ((handle = KR_LIST_POP(&file->open.list, struct kr_handle, link)))
+		free(handle);
 }

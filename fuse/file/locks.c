@@ -451,11 +451,9 @@ void kr_locks_init(struct kr_mount *mount)
 static void end_file(struct kr_file_locks *locks)
 {
 	struct kr_file *file = locks->file;
-	struct kr_link *link;
+	struct kr_lock_call *call;
 
-	while ((link = kr_list_pop(&locks->calls))) {
-		struct kr_lock_call *call = KR_LIST_ENTRY(link, struct kr_lock_call, link);
-
+	while ((call = KR_LIST_POP(&locks->calls, struct kr_lock_call, link))) {
 		kr_file_unwait(&call->waiter);
 		free(call);
 	}
@@ -467,12 +465,12 @@ static void end_file(struct kr_file_locks *locks)
 
 void kr_locks_fini(struct kr_mount *mount)
 {
-	struct kr_link *link;
+	struct kr_file_locks *locks;
 
 	if (!mount->locks)
 		return;
-	while ((link = kr_list_pop(&mount->locks->files)))
-		end_file(KR_LIST_ENTRY(link, struct kr_file_locks, link));
+	while ((locks = KR_LIST_POP(&mount->locks->files, struct kr_file_locks, link)))
+		end_file(locks);
 	kr_lock_owners_free(mount->locks->lockers);
 	free(mount->locks);
 	mount->locks = NULL;

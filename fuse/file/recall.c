@@ -77,12 +77,10 @@ static void on_recall(struct kr_mount *mount, const struct kr_down *down, const 
 
 void kr_recall_answer(struct kr_file *file)
 {
-	struct kr_link *link;
+	struct recall *recall;
 
 	(void)KR_FAULT("recall.answer");
-	while ((link = kr_list_pop(&file->lease.recalls))) {
-		struct recall *recall = KR_LIST_ENTRY(link, struct recall, link);
-
+	while ((recall = KR_LIST_POP(&file->lease.recalls, struct recall, link))) {
 		kr_rpc_answer(file->mount->rpc, &recall->down, 0, NULL);
 		free(recall);
 	}
@@ -90,10 +88,10 @@ void kr_recall_answer(struct kr_file *file)
 
 void kr_recall_forget(struct kr_file *file)
 {
-	struct kr_link *link;
+	struct recall *recall;
 
-	while ((link = kr_list_pop(&file->lease.recalls)))
-		free(KR_LIST_ENTRY(link, struct recall, link));
+	while ((recall = KR_LIST_POP(&file->lease.recalls, struct recall, link)))
+		free(recall);
 }
 
 /* --- QUERY ------------------------------------------------------------------------------------ */
@@ -241,11 +239,9 @@ static void let_through(uv_timer_t *timer)
 static void lingered(uv_timer_t *timer)
 {
 	struct kr_files *files = timer->data;
-	struct kr_link *link;
+	struct kr_file *file;
 
-	while ((link = kr_list_pop(&files->lingering))) {
-		struct kr_file *file = KR_LIST_ENTRY(link, struct kr_file, pages.lingering);
-
+	while ((file = KR_LIST_POP(&files->lingering, struct kr_file, pages.lingering))) {
 		kr_file_step(file);
 		kr_file_put(file);
 	}

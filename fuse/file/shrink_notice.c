@@ -109,8 +109,8 @@ void kr_shrink_notices_stop(struct kr_files *files)
 
 void kr_shrink_notices_free(struct kr_files *files)
 {
-	struct kr_link *link;
+	struct notice *notice;
 
-	while ((link = kr_list_pop(&files->notices)))
-		free(KR_LIST_ENTRY(link, struct notice, link));
+	while ((notice = KR_LIST_POP(&files->notices, struct notice, link)))
+		free(notice);
 }

@@ -216,7 +216,7 @@ static int leave_clean(struct kr_journal *journal)
 
 void kr_journal_free(struct kr_journal *journal)
 {
-	struct kr_link *link;
+	struct kr_segment *segment;
 
 	if (!journal)
 		return;
@@ -226,11 +226,12 @@ void kr_journal_free(struct kr_journal *journal)
 		journal->active = NULL;
 		kr_journal_retire(journal, last);
 	}
-	while ((link = kr_list_pop(&journal->spares)) || (link = kr_list_pop(&journal->condemned)))
-		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), true);
+	kr_list_move(&journal->condemned, &journal->spares);
+	while ((segment = KR_LIST_POP(&journal->spares, struct kr_segment, link)))
+		kr_segment_free(journal, segment, true);
 	(void)leave_clean(journal); /* else a reboot is a loss of power to the next start, no more */
-	while ((link = kr_list_pop(&journal->segments)))
-		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), false);
+	while ((segment = KR_LIST_POP(&journal->segments, struct kr_segment, link)))
+		kr_segment_free(journal, segment, false);
 	if (journal->dir_fd >= 0)
 		close(journal->dir_fd);
 	pthread_mutex_destroy(&journal->reclaiming);

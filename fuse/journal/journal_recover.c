@@ -24,12 +24,12 @@ static void recovered_free(struct kr_recovered_file *file)
 
 void kr_recovery_fini(struct kr_recovery *recovery)
 {
-	struct kr_link *link;
+	struct kr_recovered_file *file;
 
 	if (!recovery->files.head.next)
 		return;
-	while ((link = kr_list_pop(&recovery->files)))
-		recovered_free(KR_LIST_ENTRY(link, struct kr_recovered_file, link));
+	while ((file = KR_LIST_POP(&recovery->files, struct kr_recovered_file, link)))
+		recovered_free(file);
 	kr_journal_damage_free(&recovery->damage);
 }
 

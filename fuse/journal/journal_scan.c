@@ -220,11 +220,9 @@ struct kr_journal_damage *kr_scan_add_damage(struct kr_scan *scan, const char *f
 
 void kr_journal_damage_free(struct kr_list *list)
 {
-	struct kr_link *link;
+	struct kr_journal_damage *damage;
 
-	while ((link = kr_list_pop(list))) {
-		struct kr_journal_damage *damage = KR_LIST_ENTRY(link, struct kr_journal_damage, link);
-
+	while ((damage = KR_LIST_POP(list, struct kr_journal_damage, link))) {
 		free(damage->text);
 		free(damage);
 	}

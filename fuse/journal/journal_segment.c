@@ -227,12 +227,10 @@ static int create_pair(struct kr_journal *journal, struct kr_segment **ret_segme
 
 static struct kr_segment *take_spare(struct kr_journal *journal)
 {
-	struct kr_link *link = kr_list_pop(&journal->spares);
-	struct kr_segment *segment;
+	struct kr_segment *segment = KR_LIST_POP(&journal->spares, struct kr_segment, link);
 
-	if (!link)
+	if (!segment)
 		return NULL;
-	segment = KR_LIST_ENTRY(link, struct kr_segment, link);
 	journal->spare_count--;
 	memset(segment->states, 0, (size_t)segment->used_slots * sizeof(*segment->states));
 	segment->used_data = 0;

@@ -169,11 +169,11 @@ bool kr_journal_reclaim(struct kr_journal *journal, bool disk_full)
 void kr_journal_unlock(struct kr_journal *journal)
 {
 	struct kr_list gone;
-	struct kr_link *link;
+	struct kr_segment *segment;
 
 	kr_list_init(&gone);
 	kr_list_move(&journal->condemned, &gone);
 	pthread_mutex_unlock(&journal->lock);
-	while ((link = kr_list_pop(&gone)))
-		kr_segment_free(journal, KR_LIST_ENTRY(link, struct kr_segment, link), true);
+	while ((segment = KR_LIST_POP(&gone, struct kr_segment, link)))
+		kr_segment_free(journal, segment, true);
 }

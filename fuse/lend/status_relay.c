@@ -61,11 +61,9 @@ void kr_status_relay(struct kr_list *under_way, struct kr_conn *from, uint64_t i
 
 void kr_status_relays_end(struct kr_list *under_way)
 {
-	struct kr_link *link;
+	struct relay *relay;
 
-	while ((link = kr_list_pop(under_way)) != NULL) {
-		struct relay *relay = KR_LIST_ENTRY(link, struct relay, link);
-
+	while ((relay = KR_LIST_POP(under_way, struct relay, link))) {
 		relay->from = NULL;
 		if (relay->whole)
 			kr_conn_close(relay->whole, false);

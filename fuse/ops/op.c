@@ -317,14 +317,14 @@ void kr_op_request(fuse_req_t req, const char *name, uint16_t type, const void *
 void kr_ops_interrupt(struct kr_mount *mount)
 {
 	struct kr_list all;
-	struct kr_link *link;
+	struct kr_op *op;
 
 	/* In turns over a list of its own: an interrupted op may end itself and others. */
 	kr_list_init(&all);
 	kr_list_move(&mount->ops.all, &all);
-	while ((link = kr_list_pop(&all)) != NULL) {
-		kr_list_append(&mount->ops.all, link);
-		interrupt(KR_LIST_ENTRY(link, struct kr_op, all));
+	while ((op = KR_LIST_POP(&all, struct kr_op, all))) {
+		kr_list_append(&mount->ops.all, &op->all);
+		interrupt(op);
 	}
 }
 

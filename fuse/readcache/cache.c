@@ -450,13 +450,13 @@ static void sort_lru(struct kr_cache *cache)
 {
 	struct kr_cache_entry **entries =
 		reallocarray(NULL, cache->counters.files + 1, sizeof(struct kr_cache_entry *));
-	struct kr_link *link;
+	struct kr_cache_entry *entry;
 	size_t count = 0;
 
 	if (!entries)
 		return; /* in the order found, then */
-	while ((link = kr_list_pop(&cache->lru)))
-		entries[count++] = KR_LIST_ENTRY(link, struct kr_cache_entry, lru);
+	while ((entry = KR_LIST_POP(&cache->lru, struct kr_cache_entry, lru)))
+		entries[count++] = entry;
 	qsort(entries, count, sizeof(struct kr_cache_entry *), by_use);
 	for (size_t i = 0; i < count; i++) {
 		entries[i]->used_ns = 0;

@@ -278,13 +278,13 @@ static void serve(struct want *want)
 /* Serves the blocks that are ready while there is room. */
 static void pump(struct peer *peer)
 {
-	struct kr_link *link;
+	struct want *want;
 
 	if (peer->pumping)
 		return; /* the caller further up goes on */
 	peer->pumping = true;
-	while (has_room(peer) && (link = kr_list_pop(&peer->ready)))
-		serve(KR_LIST_ENTRY(link, struct want, ready));
+	while (has_room(peer) && (want = KR_LIST_POP(&peer->ready, struct want, ready)))
+		serve(want);
 	peer->pumping = false;
 }
 

@@ -250,7 +250,7 @@ void kr_hop_count(const struct kr_conn *conn, struct kr_hops_counters *counters)
 void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 {
 	struct kr_list starved;
-	struct kr_link *link;
+	struct kr_stage *stage;
 
 	hops->charged -= bytes;
 	/* A good part at once, so that requests stay large. */
@@ -259,8 +259,8 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 		return;
 	kr_list_init(&starved);
 	kr_list_move(&hops->starved, &starved);
-	while ((link = kr_list_pop(&starved)))
-		kr_stage_advance(KR_LIST_ENTRY(link, struct kr_stage, starved));
+	while ((stage = KR_LIST_POP(&starved, struct kr_stage, starved)))
+		kr_stage_advance(stage);
 }
 
 /* --- the end ---------------------------------------------------------------------------------- */

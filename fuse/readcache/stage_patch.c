@@ -289,19 +289,19 @@ void kr_stage_patch(struct kr_stage *stage, uint64_t version, uint64_t size, con
 
 bool kr_stage_patch_next(struct kr_stage *stage)
 {
-	struct kr_link *link = kr_list_pop(&stage->patches);
+	struct patch *patch = KR_LIST_POP(&stage->patches, struct patch, link);
 
-	if (link)
-		start(stage, KR_LIST_ENTRY(link, struct patch, link));
-	return link != NULL;
+	if (patch)
+		start(stage, patch);
+	return patch != NULL;
 }
 
 void kr_stage_drop_patches(struct kr_stage *stage)
 {
-	struct kr_link *link;
+	struct patch *patch;
 
 	if (!kr_list_empty(&stage->patches)) /* it will never be of the version that was to come */
 		kr_cache_entry_abandon(stage->entry);
-	while ((link = kr_list_pop(&stage->patches)))
-		free_patch(KR_LIST_ENTRY(link, struct patch, link));
+	while ((patch = KR_LIST_POP(&stage->patches, struct patch, link)))
+		free_patch(patch);
 }

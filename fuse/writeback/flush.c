@@ -270,14 +270,14 @@ void kr_flush_for_each(struct kr_flusher *flusher, void (*do_file)(struct kr_fil
 	enum kr_flush_reason reason)
 {
 	struct kr_list todo;
-	struct kr_link *link;
+	struct kr_flush *flush;
 
 	kr_list_init(&todo);
 	kr_list_move(&flusher->busy, &todo);
-	while ((link = kr_list_pop(&todo))) {
-		struct kr_file *file = KR_CONTAINER_OF(link, struct kr_flush, busy)->file;
+	while ((flush = KR_LIST_POP(&todo, struct kr_flush, busy))) {
+		struct kr_file *file = flush->file;
 
-		kr_list_append(&flusher->busy, link);
+		kr_list_append(&flusher->busy, &flush->busy);
 		kr_file_get(file);
 		do_file(file, reason);
 		kr_file_put(file);
@@ -410,13 +410,14 @@ void kr_flusher_stop(struct kr_flusher *flusher)
 
 void kr_flusher_free(struct kr_flusher *flusher)
 {
-	struct kr_link *link;
+	struct kr_flush *flush;
 
 	if (!flusher)
 		return;
 	kr_uncovered_log_free(flusher->uncovered);
-	while ((link = kr_list_pop(&flusher->busy))) /* what is unflushed stays in the journal */
-		kr_file_put(KR_CONTAINER_OF(link, struct kr_flush, busy)->file);
+	while ((flush = KR_LIST_POP(
+			&flusher->busy, struct kr_flush, busy))) /* what is unflushed stays in the journal */
+		kr_file_put(flush->file);
 	kr_journal_damage_free(&flusher->damage);
 	kr_chains_free(flusher->mount->chains);
 	json_decref(flusher->conflicts);

@@ -158,13 +158,11 @@ void kr_flush_unstable(struct kr_file *file, const struct kr_down *down, const s
 void kr_flush_settle_unstable(struct kr_file *file)
 {
 	struct kr_flush *flush = file->flush;
-	struct kr_link *link;
+	struct kr_flush_unstable *unstable;
 
 	if (!kr_flush_is_unstable(flush) || flush->send)
 		return;
-	while ((link = kr_list_pop(&flush->unstable))) {
-		struct kr_flush_unstable *unstable = KR_LIST_ENTRY(link, struct kr_flush_unstable, link);
-
+	while ((unstable = KR_LIST_POP(&flush->unstable, struct kr_flush_unstable, link))) {
 		kr_flush_redirty(file, unstable->after_round, unstable->err);
 		kr_rpc_answer(file->mount->rpc, &unstable->down, 0, NULL);
 		free(unstable);
@@ -174,10 +172,10 @@ void kr_flush_settle_unstable(struct kr_file *file)
 
 void kr_flush_forget_unstable(struct kr_flush *flush)
 {
-	struct kr_link *link;
+	struct kr_flush_unstable *unstable;
 
-	while ((link = kr_list_pop(&flush->unstable)))
-		free(KR_LIST_ENTRY(link, struct kr_flush_unstable, link));
+	while ((unstable = KR_LIST_POP(&flush->unstable, struct kr_flush_unstable, link)))
+		free(unstable);
 }
 
 /* --- the node's own attributes ---------------------------------------------------------------- */

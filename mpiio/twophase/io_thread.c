@@ -40,11 +40,9 @@ static void *thread_main(void *argument)
 
 	pthread_mutex_lock(&io->lock);
 	for (;;) {
-		struct kr_link *link = kr_list_pop(&io->queue);
+		struct kr_io_job *job = KR_LIST_POP(&io->queue, struct kr_io_job, link);
 
-		if (link) {
-			struct kr_io_job *job = KR_LIST_ENTRY(link, struct kr_io_job, link);
-
+		if (job) {
 			pthread_mutex_unlock(&io->lock);
 			run_job(job);
 			finish(io, job);

@@ -132,7 +132,7 @@ static struct kr_brief *next_job(void)
 {
 	if (--briefs.count == 0)
 		uv_idle_stop(&briefs.busy);
-	return KR_LIST_ENTRY(kr_list_pop(&briefs.waiting), struct kr_brief, link);
+	return KR_LIST_POP(&briefs.waiting, struct kr_brief, link);
 }
 
 /* Jobs that these jobs start wait until the loop has handled its events again.  False: the other thread is the loop
@@ -153,9 +153,8 @@ static bool do_jobs(void)
 static struct kr_brief *next_finished(void)
 {
 	KR_SCOPED_LOCK(&briefs.lock);
-	struct kr_link *link = kr_list_pop(&briefs.finished);
 
-	return link ? KR_LIST_ENTRY(link, struct kr_brief, link) : NULL;
+	return KR_LIST_POP(&briefs.finished, struct kr_brief, link);
 }
 
 static void on_back(uv_async_t *back)

@@ -30,13 +30,12 @@ static void done_in_loop(struct kr_job *job)
 static void start_waiting(struct kr_pool_share *share)
 {
 	while (share->running < share->limit) {
-		struct kr_link *link = kr_list_pop(&share->waiting);
+		struct kr_pool_share_job *share_job = KR_LIST_POP(&share->waiting, struct kr_pool_share_job, link);
 
-		if (!link)
+		if (!share_job)
 			return;
 		share->running++;
-		kr_job_start(share->server, &KR_LIST_ENTRY(link, struct kr_pool_share_job, link)->job, run_in_pool,
-			done_in_loop);
+		kr_job_start(share->server, &share_job->job, run_in_pool, done_in_loop);
 	}
 }
 

@@ -73,13 +73,11 @@ static void start_batch(struct kr_server *server);
 static void batch_done(struct kr_job *job)
 {
 	struct batch *batch = KR_CONTAINER_OF(job, struct batch, job);
-	struct kr_link *link;
+	struct change *change;
 
 	batch->state->changing = false;
 	start_batch(job->server);
-	while ((link = kr_list_pop(&batch->changes))) {
-		struct change *change = KR_LIST_ENTRY(link, struct change, link);
-
+	while ((change = KR_LIST_POP(&batch->changes, struct change, link))) {
 		if (change->done)
 			change->done(change->context, change->err);
 		free(change->record);
@@ -91,7 +89,6 @@ static void batch_done(struct kr_job *job)
 static void start_batch(struct kr_server *server)
 {
 	struct kr_state *state = server->state;
-	struct kr_link *link;
 	struct batch *batch;
 
 	if (state->changing || kr_list_empty(&state->changes))
@@ -100,8 +97,7 @@ static void start_batch(struct kr_server *server)
 	batch = kr_xcalloc(1, sizeof(*batch));
 	batch->state = state;
 	kr_list_init(&batch->changes);
-	while ((link = kr_list_pop(&state->changes)))
-		kr_list_append(&batch->changes, link);
+	kr_list_move(&state->changes, &batch->changes);
 	kr_job_start(server, &batch->job, run_batch, batch_done);
 }
 

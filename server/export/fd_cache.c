@@ -36,10 +36,10 @@ static void close_entry(struct kr_fd *entry)
 
 static void close_all(struct kr_list *closing)
 {
-	struct kr_link *link;
+	struct kr_fd *entry;
 
-	while ((link = kr_list_pop(closing)))
-		close_entry(KR_CONTAINER_OF(link, struct kr_fd, by_age));
+	while ((entry = KR_LIST_POP(closing, struct kr_fd, by_age)))
+		close_entry(entry);
 }
 
 /* Takes ENTRY out of the cache; the caller closes it after unlocking. */

@@ -157,11 +157,9 @@ struct step {
 
 static void free_steps(struct kr_list *steps)
 {
-	struct kr_link *link;
+	struct step *step;
 
-	while ((link = kr_list_pop(steps))) {
-		struct step *step = KR_CONTAINER_OF(link, struct step, link);
-
+	while ((step = KR_LIST_POP(steps, struct step, link))) {
 		free(step->place);
 		free(step);
 	}
@@ -293,13 +291,11 @@ static void walk_directory(struct kr_inode_paths *paths, struct id id, struct kr
 static void walk(struct kr_inode_paths *paths)
 {
 	struct kr_list queue;
-	struct kr_link *link;
+	struct directory *directory;
 
 	kr_list_init(&queue);
 	enqueue(&queue, paths->root);
-	while ((link = kr_list_pop(&queue))) {
-		struct directory *directory = KR_CONTAINER_OF(link, struct directory, link);
-
+	while ((directory = KR_LIST_POP(&queue, struct directory, link))) {
 		walk_directory(paths, directory->id, &queue);
 		free(directory);
 	}

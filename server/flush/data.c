@@ -78,7 +78,7 @@ bool kr_data_idle(const struct kr_data *data)
 
 void kr_data_fini(struct kr_data *data)
 {
-	struct kr_link *link;
+	struct kr_sfile_data *file_data;
 
 	if (!data)
 		return;
@@ -86,8 +86,8 @@ void kr_data_fini(struct kr_data *data)
 	data->hooks.end(data);
 	kr_verbs_close(data->verbs);
 	kr_commit_fini(data);
-	while ((link = kr_list_pop(&data->busy)))
-		kr_sfile_put(KR_LIST_ENTRY(link, struct kr_sfile_data, busy)->file);
+	while ((file_data = KR_LIST_POP(&data->busy, struct kr_sfile_data, busy)))
+		kr_sfile_put(file_data->file);
 	uv_close((uv_handle_t *)&data->tick, NULL);
 	uv_close((uv_handle_t *)&data->gather_timer, NULL);
 }

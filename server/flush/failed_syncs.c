@@ -79,13 +79,13 @@ int kr_failed_syncs_open(struct kr_failed_syncs *failed, struct kr_server *serve
 
 void kr_failed_syncs_close(struct kr_failed_syncs *failed)
 {
-	struct kr_link *link;
+	struct failed_wait *wait;
 
 	if (!failed->server) /* never opened */
 		return;
 	kr_table_free_all(&failed->files, offsetof(struct failed_file, link));
-	while ((link = kr_list_pop(&failed->waits)))
-		free(KR_LIST_ENTRY(link, struct failed_wait, link));
+	while ((wait = KR_LIST_POP(&failed->waits, struct failed_wait, link)))
+		free(wait);
 }
 
 static void run_write(struct kr_job *job)
@@ -101,15 +101,13 @@ static void written(struct kr_job *job)
 {
 	struct write_job *write = KR_CONTAINER_OF(job, struct write_job, job);
 	struct kr_failed_syncs *failed = write->failed;
-	struct kr_link *link;
+	struct failed_wait *wait;
 
 	failed->writing = false;
 	if (write->err)
 		kr_log_error("cannot write %s of the state directory, which tells what a failed sync may have lost: %s",
 			log_name, strerror(-write->err));
-	while ((link = kr_list_pop(&write->waits))) {
-		struct failed_wait *wait = KR_LIST_ENTRY(link, struct failed_wait, link);
-
+	while ((wait = KR_LIST_POP(&write->waits, struct failed_wait, link))) {
 		wait->done(wait->context);
 		free(wait);
 	}

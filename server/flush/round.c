@@ -33,12 +33,10 @@ static void push(struct kr_rounds *rounds, struct kr_round_action action)
 
 bool kr_rounds_action(struct kr_rounds *rounds, struct kr_round_action *ret_action)
 {
-	struct kr_link *link = kr_list_pop(&rounds->actions);
-	struct queued_action *item;
+	struct queued_action *item = KR_LIST_POP(&rounds->actions, struct queued_action, link);
 
-	if (!link)
+	if (!item)
 		return false;
-	item = KR_LIST_ENTRY(link, struct queued_action, link);
 	*ret_action = item->action;
 	free(item);
 	return true;
@@ -56,10 +54,10 @@ void kr_rounds_init(struct kr_rounds *rounds, uint64_t (*number)(void *context),
 
 static void free_asks(struct kr_list *list)
 {
-	struct kr_link *link;
+	struct asked *asked;
 
-	while ((link = kr_list_pop(list)))
-		free(KR_LIST_ENTRY(link, struct asked, link));
+	while ((asked = KR_LIST_POP(list, struct asked, link)))
+		free(asked);
 }
 
 void kr_rounds_fini(struct kr_rounds *rounds)

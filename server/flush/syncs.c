@@ -50,11 +50,9 @@ struct sync_job {
 
 static void tell_waiters(struct kr_list *waiters, int err)
 {
-	struct kr_link *link;
+	struct waiter *waiter;
 
-	while ((link = kr_list_pop(waiters))) {
-		struct waiter *waiter = KR_LIST_ENTRY(link, struct waiter, link);
-
+	while ((waiter = KR_LIST_POP(waiters, struct waiter, link))) {
 		waiter->fn(waiter->context, err);
 		free(waiter);
 	}
@@ -312,16 +310,14 @@ static void done(struct kr_pool_share_job *share_job)
 {
 	struct sync_job *job = KR_CONTAINER_OF(share_job, struct sync_job, share_job);
 	struct kr_data *data = job->data;
-	struct kr_link *link;
+	struct file_sync *sync;
 
 	data->counters.syncs++;
 	if (job->together)
 		data->syncs.syncfs_runs = false;
 	if (job->together_failed) /* a later syncfs would not repeat an error that was another file's */
 		data->syncs.may_syncfs = false;
-	while ((link = kr_list_pop(&job->files))) {
-		struct file_sync *sync = KR_LIST_ENTRY(link, struct file_sync, link);
-
+	while ((sync = KR_LIST_POP(&job->files, struct file_sync, link))) {
 		if (sync->rewrite)
 			end_rewrite(sync);
 		synced(sync);
@@ -522,14 +518,15 @@ int kr_commit_init(struct kr_data *data)
 
 void kr_commit_fini(struct kr_data *data)
 {
+	struct kr_sfile_data *file_data;
+
 	while (!kr_list_empty(&data->syncs.later))
 		queue_now(KR_LIST_ENTRY(data->syncs.later.head.next, struct kr_sfile_data, commit.queued)->file);
 	while (data->syncs.queued)
 		kr_sfile_put(take_queued(data));
 	while (!kr_list_empty(&data->writing)) /* locks may wait for them */
 		kr_commit_gone(KR_LIST_ENTRY(data->writing.head.next, struct kr_sfile_data, commit.writing)->file);
-	while (!kr_list_empty(&data->syncs.failing))
-		kr_sfile_put(
-			KR_LIST_ENTRY(kr_list_pop(&data->syncs.failing), struct kr_sfile_data, commit.failing)->file);
+	while ((file_data = KR_LIST_POP(&data->syncs.failing, struct kr_sfile_data, commit.failing)))
+		kr_sfile_put(file_data->file);
 	uv_close((uv_handle_t *)&data->syncs.later_timer, NULL);
 }

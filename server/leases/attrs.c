@@ -210,11 +210,9 @@ static void query_writers(struct get *get)
 
 static void withdraw_queries(struct get *get)
 {
-	struct kr_link *link;
+	struct node_query *query;
 
-	while ((link = kr_list_pop(&get->queries))) {
-		struct node_query *query = KR_LIST_ENTRY(link, struct node_query, link);
-
+	while ((query = KR_LIST_POP(&get->queries, struct node_query, link))) {
 		kr_callback_abandon(query->session, query->ask, get->request->session);
 		free(query);
 	}

@@ -71,7 +71,7 @@ struct kr_sfile *kr_sfile_ref(struct kr_sfile *file)
 
 static void drop_oldest(struct kr_unused_files *unused)
 {
-	struct kr_sfile *file = KR_LIST_ENTRY(kr_list_pop(&unused->list), struct kr_sfile, idle);
+	struct kr_sfile *file = KR_LIST_POP(&unused->list, struct kr_sfile, idle);
 
 	unused->count--;
 	file_free(file);
@@ -243,10 +243,9 @@ void kr_attachment_settle(struct kr_attachment *attachment)
  * instance. */
 static void files_end(struct kr_session *session, struct kr_session *successor, bool release)
 {
-	struct kr_link *link;
+	struct kr_attachment *attachment;
 
-	while ((link = kr_list_pop(&session->leases.attachments))) {
-		struct kr_attachment *attachment = KR_LIST_ENTRY(link, struct kr_attachment, of_session);
+	while ((attachment = KR_LIST_POP(&session->leases.attachments, struct kr_attachment, of_session))) {
 		struct kr_sfile *file = attachment->file;
 		bool uncommitted = kr_link_linked(&attachment->uncommitted);
 

@@ -80,11 +80,9 @@ static void answered(struct kr_session *session, void *context, int err, const v
 
 static void cancel_waiting(struct kr_request *request)
 {
-	struct kr_link *link;
+	struct sent_invalidation *sent;
 
-	while ((link = kr_list_pop(&request->invalidation.unanswered))) {
-		struct sent_invalidation *sent = KR_LIST_ENTRY(link, struct sent_invalidation, link);
-
+	while ((sent = KR_LIST_POP(&request->invalidation.unanswered, struct sent_invalidation, link))) {
 		kr_callback_abandon(sent->session, sent->ask, request->session);
 		end_sent(sent);
 	}

@@ -353,11 +353,11 @@ void kr_lease_table_init(struct kr_lease_table *table, const struct kr_lease_act
 
 void kr_lease_table_fini(struct kr_lease_table *table)
 {
-	struct kr_link *link;
+	struct kr_lease_holder *holder;
 
 	assert(kr_list_empty(&table->waiting) && kr_list_empty(&table->operations) && kr_list_empty(&table->awaits));
-	while ((link = kr_list_pop(&table->holders)))
-		free(KR_LIST_ENTRY(link, struct kr_lease_holder, link));
+	while ((holder = KR_LIST_POP(&table->holders, struct kr_lease_holder, link)))
+		free(holder);
 }
 
 void kr_lease_table_ask(struct kr_lease_table *table, struct kr_lease_waiter *waiter)

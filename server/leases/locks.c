@@ -85,13 +85,13 @@ static void answer_granted(struct kr_sfile_locks *locks)
 static void release_over(struct release *release)
 {
 	struct kr_sfile_locks *locks = release->locks;
-	struct kr_link *link;
+	struct release_wait *wait;
 
 	if (--release->pending > 0)
 		return;
-	while ((link = kr_list_pop(&release->waits))) {
-		kr_operation_end(&KR_LIST_ENTRY(link, struct release_wait, link)->operation);
-		free(KR_LIST_ENTRY(link, struct release_wait, link));
+	while ((wait = KR_LIST_POP(&release->waits, struct release_wait, link))) {
+		kr_operation_end(&wait->operation);
+		free(wait);
 	}
 	kr_list_remove(&release->link);
 	free(release);

@@ -140,13 +140,10 @@ static void take_waiter(struct kr_name_waiter *waiter, struct kr_list *to)
 
 static void tell(struct kr_list *waiters, int err)
 {
-	struct kr_link *link;
+	struct kr_name_waiter *waiter;
 
-	while ((link = kr_list_pop(waiters))) {
-		struct kr_name_waiter *waiter = KR_LIST_ENTRY(link, struct kr_name_waiter, link);
-
+	while ((waiter = KR_LIST_POP(waiters, struct kr_name_waiter, link)))
 		waiter->go_on(waiter, err);
-	}
 }
 
 /* After each event: waiters whose changes are committed go on, and a sync begins for the others.  DIR may be gone

@@ -67,10 +67,9 @@ static void restored(struct kr_request *request)
 static void start_next(struct kr_server *server)
 {
 	struct kr_list *asked = &server->recovery->restores_asked;
+	struct kr_request *request;
 
-	while (!server->recovery->restoring && !kr_list_empty(asked)) {
-		struct kr_request *request = KR_LIST_ENTRY(kr_list_pop(asked), struct kr_request, wait);
-
+	while (!server->recovery->restoring && (request = KR_LIST_POP(asked, struct kr_request, wait))) {
 		request->cancel = NULL;
 		if (is_allowed(request)) {
 			server->recovery->restoring = true;

@@ -56,11 +56,9 @@ static void notice_answered(struct kr_session *session, void *context, int err, 
 static void hurry(struct kr_request *request)
 {
 	struct notice *notice = request->job_state;
-	struct kr_link *link;
+	struct notified_node *notified_node;
 
-	while ((link = kr_list_pop(&notice->unanswered))) {
-		struct notified_node *notified_node = KR_LIST_ENTRY(link, struct notified_node, link);
-
+	while ((notified_node = KR_LIST_POP(&notice->unanswered, struct notified_node, link))) {
 		kr_callback_abandon(notified_node->session, notified_node->ask, request->session);
 		free(notified_node);
 	}

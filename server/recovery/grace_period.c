@@ -46,7 +46,7 @@ static void over(struct kr_server *server)
 static void finish_grace(struct kr_server *server)
 {
 	struct kr_grace *grace = &server->sessions->grace;
-	struct kr_link *link;
+	struct kr_request *request;
 
 	grace->active = false;
 	if (kr_grace_awaited(grace))
@@ -54,8 +54,8 @@ static void finish_grace(struct kr_server *server)
 	else
 		kr_log_info("the grace period is over: all nodes are back");
 	over(server);
-	while ((link = kr_list_pop(&grace->waiting)))
-		kr_request_dispatch(KR_LIST_ENTRY(link, struct kr_request, wait));
+	while ((request = KR_LIST_POP(&grace->waiting, struct kr_request, wait)))
+		kr_request_dispatch(request);
 }
 
 static void forgotten(void *context, int err)

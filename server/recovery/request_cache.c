@@ -299,12 +299,12 @@ static void go_on(struct kr_request *repetition, const struct kr_request *first)
 
 static void over(struct kr_request *request)
 {
-	struct kr_link *link;
+	struct kr_request *repetition;
 
 	if (request->duplicate.outlives)
 		kr_table_remove(&request->server->sessions->outliving, &request->duplicate.by_key);
-	while ((link = kr_list_pop(&request->duplicate.repetitions)))
-		go_on(KR_LIST_ENTRY(link, struct kr_request, wait), request);
+	while ((repetition = KR_LIST_POP(&request->duplicate.repetitions, struct kr_request, wait)))
+		go_on(repetition, request);
 }
 
 static bool settled(struct kr_request *request)

@@ -200,11 +200,10 @@ static void drop_abandoned(struct kr_session *session)
 
 void kr_callbacks_fail(struct kr_session *session)
 {
-	struct kr_link *link;
+	struct callback *callback;
 
 	drop_abandoned(session);
-	while ((link = kr_list_pop(&session->callbacks.unanswered))) {
-		struct callback *callback = KR_LIST_ENTRY(link, struct callback, link);
+	while ((callback = KR_LIST_POP(&session->callbacks.unanswered, struct callback, link))) {
 		kr_callback_fn fn = callback->fn;
 		void *context = callback->context;
 

@@ -80,12 +80,10 @@ static void wait_for_flush(struct kr_request *request, void (*next)(struct kr_re
 
 static void flush_answered(struct kr_request *flush, int err)
 {
-	struct kr_link *link;
+	struct kr_request *request;
 
 	kr_list_remove(&flush->after_flush.of_flushes);
-	while ((link = kr_list_pop(&flush->after_flush.waiting))) {
-		struct kr_request *request = KR_LIST_ENTRY(link, struct kr_request, wait);
-
+	while ((request = KR_LIST_POP(&flush->after_flush.waiting, struct kr_request, wait))) {
 		request->cancel = NULL;
 		if (err && request->type == KR_MSG_SETATTR)
 			kr_request_reply(request, -EAGAIN, NULL, NULL, 0);

@@ -244,11 +244,9 @@ static void open_life(void)
 static void drop_maps(void)
 {
 	for (int i = 0; i < FILES; i++) {
-		struct kr_link *link;
+		struct applied_round *applied;
 
-		while ((link = kr_list_pop(&life.files[i].applied))) {
-			struct applied_round *applied = KR_LIST_ENTRY(link, struct applied_round, link);
-
+		while ((applied = KR_LIST_POP(&life.files[i].applied, struct applied_round, link))) {
 			kr_extent_map_fini(&applied->extents);
 			free(applied);
 		}

@@ -140,7 +140,7 @@ static void on_block(void *context, uint64_t block)
 	struct member *member = context;
 	struct kr_world *world = &member->run->world;
 	struct kr_list waiters;
-	struct kr_link *link;
+	struct want *want;
 
 	if (member->have.count == 0)
 		member->run->first_ns = world->events.now_ns;
@@ -148,9 +148,7 @@ static void on_block(void *context, uint64_t block)
 	kr_puller_adapt(&member->puller, world->events.now_ns, 0, KR_PULL_WINDOW_MIN);
 	kr_blockset_add(&member->have, block);
 	kr_puller_arrived(&member->puller, block, &waiters);
-	while ((link = kr_list_pop(&waiters))) {
-		struct want *want = KR_LIST_ENTRY(link, struct want, waiter.link);
-
+	while ((want = KR_LIST_POP(&waiters, struct want, waiter.link))) {
 		send_block(member, want->from, block);
 		free(want);
 	}

@@ -68,16 +68,14 @@ static void want(struct world *world, uint64_t block)
 static void arrive(struct world *world, uint64_t block)
 {
 	struct kr_list woken;
-	struct kr_link *link;
+	struct waiter *waiter;
 
 	world->here[block] = true;
 	world->asked_from[block] = 0;
 	world->in_flight--;
 	kr_list_init(&woken);
 	assert_true(kr_puller_arrived(&world->puller, block, &woken));
-	while ((link = kr_list_pop(&woken))) {
-		struct waiter *waiter = KR_LIST_ENTRY(link, struct waiter, waiter.link);
-
+	while ((waiter = KR_LIST_POP(&woken, struct waiter, waiter.link))) {
 		assert_true(waiter->waiting);
 		assert_int_equal(waiter->block, block);
 		waiter->waiting = false;

@@ -94,24 +94,25 @@ static void move(struct end *end, struct sent *sent)
 static void on_idle(uv_idle_t *idle)
 {
 	struct end *end = KR_CONTAINER_OF(idle, struct end, idle);
-	struct kr_link *link;
+	struct sent *sent;
 
 	/* Now the frame's header is there first, now the data. */
 	if (stalled || end->other->closed || ++end->turn % 3 == 0)
 		return;
-	for (unsigned i = 0; i < end->turn % 5 && !end->other->closed && (link = kr_list_pop(&end->sending)); i++)
-		move(end, KR_LIST_ENTRY(link, struct sent, link));
+	for (unsigned i = 0;
+		i < end->turn % 5 && !end->other->closed && (sent = KR_LIST_POP(&end->sending, struct sent, link)); i++)
+		move(end, sent);
 }
 
 static void close_end(struct kr_carrier *carrier, int err)
 {
 	struct end *end = KR_CONTAINER_OF(carrier, struct end, carrier);
-	struct kr_link *link;
+	struct sent *sent;
 
 	(void)err;
 	end->closed = true;
-	while ((link = kr_list_pop(&end->sending)))
-		free_sent(KR_LIST_ENTRY(link, struct sent, link));
+	while ((sent = KR_LIST_POP(&end->sending, struct sent, link)))
+		free_sent(sent);
 	while (end->count > 0)
 		kr_buf_put(next_receive(end));
 	uv_close((uv_handle_t *)&end->idle, NULL);

@@ -64,11 +64,9 @@ void kr_loop_forget(struct kr_loop *unused, struct kr_task *task)
 }
 static inline void turn(void)
 {
-	struct kr_link *link;
+	struct kr_task *task;
 
-	for (unsigned tasks = 0; (link = kr_list_pop(&fake.tasks)); tasks++) {
-		struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
-
+	for (unsigned tasks = 0; (task = KR_LIST_POP(&fake.tasks, struct kr_task, link)); tasks++) {
 		assert_true(tasks < 10000); /* else the loop is kept busy */
 		task->fn(task);
 	}

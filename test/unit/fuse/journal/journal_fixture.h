@@ -108,11 +108,9 @@ static inline int setup(void **state)
 
 static inline void forget_applied(struct kr_list *list)
 {
-	struct kr_link *link;
+	struct applied_round *applied;
 
-	while ((link = kr_list_pop(list))) {
-		struct applied_round *applied = KR_LIST_ENTRY(link, struct applied_round, link);
-
+	while ((applied = KR_LIST_POP(list, struct applied_round, link))) {
 		kr_extent_map_fini(&applied->extents);
 		free(applied);
 	}
@@ -199,12 +197,10 @@ static inline void apply(struct fixture *f, int index)
 /* STABLE: the oldest round is durable. */
 static inline void make_stable(struct fixture *f, int index)
 {
-	struct kr_link *link = kr_list_pop(&f->files[index].applied);
-	struct applied_round *applied;
+	struct applied_round *applied = KR_LIST_POP(&f->files[index].applied, struct applied_round, link);
 
-	if (!link)
+	if (!applied)
 		return;
-	applied = KR_LIST_ENTRY(link, struct applied_round, link);
 	kr_journal_release_map(f->journal, &applied->extents);
 	free(applied);
 }

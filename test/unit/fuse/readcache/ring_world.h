@@ -43,18 +43,15 @@ static inline void start_node(uint32_t number, uint64_t cache_max)
 /* One turn of the loop and of what the stubs have queued. */
 static inline void turn(void)
 {
-	struct kr_link *link;
+	struct kr_task *task;
+	struct call *call;
 
 	uv_run(&world->loop, UV_RUN_ONCE);
-	while ((link = kr_list_pop(&world->tasks))) {
-		struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
-
+	while ((task = KR_LIST_POP(&world->tasks, struct kr_task, link))) {
 		task->queued = false;
 		task->fn(task);
 	}
-	while ((link = kr_list_pop(&world->calls))) {
-		struct call *call = KR_LIST_ENTRY(link, struct call, link);
-
+	while ((call = KR_LIST_POP(&world->calls, struct call, link))) {
 		answer_call(call);
 		free(call);
 	}

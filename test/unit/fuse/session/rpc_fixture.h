@@ -55,13 +55,10 @@ void kr_loop_post(struct kr_loop *loop, struct kr_task *task)
 
 static inline void turn(void)
 {
-	struct kr_link *link;
+	struct kr_task *task;
 
-	while ((link = kr_list_pop(&tasks))) {
-		struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
-
+	while ((task = KR_LIST_POP(&tasks, struct kr_task, link)))
 		task->fn(task);
-	}
 	uv_run(&server.loop, UV_RUN_ONCE); /* the waker ends it at the latest */
 }
 

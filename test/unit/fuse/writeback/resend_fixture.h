@@ -208,13 +208,10 @@ void kr_late_begin(struct kr_file *file, const struct kr_attr *attr)
 
 static inline void run_loop(void)
 {
-	struct kr_link *link;
+	struct kr_task *task;
 
-	while ((link = kr_list_pop(&F.posted))) {
-		struct kr_task *task = KR_LIST_ENTRY(link, struct kr_task, link);
-
+	while ((task = KR_LIST_POP(&F.posted, struct kr_task, link)))
 		task->fn(task);
-	}
 }
 
 /* --- the journal ------------------------------------------------------------------------------ */
