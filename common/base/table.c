@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <xxhash.h>
 
-#include "common/base/util.h"
-
 enum { FIRST_BUCKET_COUNT = 16, LARGE_BUCKET_COUNT = 4096 };
 
 void kr_table_init(struct kr_table *table)
@@ -39,18 +37,14 @@ static void push(struct kr_table *table, struct kr_table_link *link)
 static void resize(struct kr_table *table, size_t bucket_count)
 {
 	struct kr_table other = {.bucket_count = bucket_count, .count = table->count};
+	struct kr_table_walk walk = {0};
+	struct kr_table_link *link;
 
 	other.buckets = calloc(bucket_count, sizeof(struct kr_table_link *));
 	if (!other.buckets)
 		return;
-	for (size_t i = 0; i < table->bucket_count; i++) {
-		struct kr_table_link *link = table->buckets[i], *next;
-
-		for (; link; link = next) {
-			next = link->next;
-			push(&other, link);
-		}
-	}
+	while ((link = kr_table_walk_next(table, &walk, 0)))
+		push(&other, link);
 	free(table->buckets);
 	*table = other;
 }
@@ -84,29 +78,35 @@ void kr_table_remove(struct kr_table *table, struct kr_table_link *link)
 		kr_table_fini(table);
 }
 
+void *kr_table_walk_next(const struct kr_table *table, struct kr_table_walk *walk, size_t offset)
+{
+	struct kr_table_link *link;
+
+	while (!walk->next && walk->bucket < table->bucket_count)
+		walk->next = table->buckets[walk->bucket++];
+	link = walk->next;
+	if (!link)
+		return NULL;
+	walk->next = link->next; /* LINK may be gone at the next call */
+	return (void *)((uintptr_t)link - offset);
+}
+
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context)
 {
-	for (size_t i = 0; i < table->bucket_count; i++) {
-		struct kr_table_link *link = table->buckets[i], *next;
+	struct kr_table_walk walk = {0};
+	struct kr_table_link *link;
 
-		for (; link; link = next) {
-			next = link->next;
-			if (!visit(link, context))
-				return;
-		}
-	}
+	while ((link = kr_table_walk_next(table, &walk, 0)) && visit(link, context))
+		continue;
 }
 
 void kr_table_free_all(struct kr_table *table, size_t offset)
 {
-	for (size_t i = 0; i < table->bucket_count; i++) {
-		struct kr_table_link *link = table->buckets[i], *next;
+	struct kr_table_walk walk = {0};
+	void *element;
 
-		for (; link; link = next) {
-			next = link->next;
-			free((char *)link - offset);
-		}
-	}
+	while ((element = kr_table_walk_next(table, &walk, offset)))
+		free(element);
 	kr_table_fini(table);
 }
 

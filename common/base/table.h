@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "common/base/types.h"
+#include "common/base/util.h"
 
 struct kr_table_link {
 	struct kr_table_link *next;
@@ -20,8 +21,11 @@ struct kr_table {
 	size_t count;
 };
 
-/* A visitor may remove LINK itself but no other element.  false ends the walk. */
-typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
+/* Where a walk through all elements is. */
+struct kr_table_walk {
+	struct kr_table_link *next;
+	size_t bucket; /* comes after the chain of NEXT */
+};
 
 void kr_table_init(struct kr_table *table);
 /* Frees the buckets; the elements are the caller's. */
@@ -31,6 +35,17 @@ void kr_table_free_all(struct kr_table *table, size_t offset);
 /* If memory is out the chains just get longer; only the first bucket array aborts the process. */
 void kr_table_insert(struct kr_table *table, struct kr_table_link *link, uint64_t hash);
 void kr_table_remove(struct kr_table *table, struct kr_table_link *link);
+/* The walk's next element, in which the link lies at OFFSET; NULL: all have been seen. */
+void *kr_table_walk_next(const struct kr_table *table, struct kr_table_walk *walk, size_t offset);
+/* Goes through all elements, in any order.  MEMBER is the link in *ITEM.  The body may remove and free ITEM, but no
+ * other element, and it may leave the loop.  If it inserts an element, it must leave the loop.  When all have been
+ * seen, ITEM is NULL. */
+#define KR_TABLE_FOR_EACH(item, table, member) \
+	for (struct kr_table_walk KR_CONCAT(kr_walk_, __LINE__) = {0}; \
+		(item = kr_table_walk_next( \
+			 table, &KR_CONCAT(kr_walk_, __LINE__), offsetof(__typeof__(*item), member)));)
+/* KR_TABLE_FOR_EACH with a function.  A visitor may remove LINK itself but no other element.  false ends the walk. */
+typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
 void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);
 
 /* The element of the first link with HASH, from LINK on.  The link lies in it at OFFSET.  NULL: there is none. */

@@ -151,28 +151,22 @@ int kr_files_new(struct kr_mount *mount, const struct kr_flush_hooks *flush, str
 	return 0;
 }
 
-static bool step_waited_for(struct kr_table_link *link, void *context)
-{
-	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
-
-	(void)context;
-	if (!kr_list_empty(&file->waiters) && !atomic_exchange(&file->life.stepping, true)) {
-		file->life.references++;
-		kr_loop_post(file->mount->kr_loop, &file->life.step_task);
-	}
-	return true;
-}
-
 /* Looks for changes without an event: the mount is no longer fenced, space will never come. */
 static void tick(uv_timer_t *timer)
 {
 	struct kr_files *files = timer->data;
+	struct kr_file *file;
 
 	if (kr_mount_fenced(files->mount))
 		return;
 	uv_timer_stop(timer);
 	pthread_mutex_lock(&files->lock);
-	kr_table_for_each(&files->table, step_waited_for, NULL);
+	KR_TABLE_FOR_EACH(file, &files->table, life.by_fid) {
+		if (!kr_list_empty(&file->waiters) && !atomic_exchange(&file->life.stepping, true)) {
+			file->life.references++;
+			kr_loop_post(file->mount->kr_loop, &file->life.step_task);
+		}
+	}
 	pthread_mutex_unlock(&files->lock);
 	if (!kr_list_empty(&files->space))
 		kr_journal_try_again(files->mount->journal);
@@ -222,55 +216,39 @@ void kr_files_stop(struct kr_files *files)
 	kr_recall_stop(files);
 }
 
-static bool destroy_one(struct kr_table_link *link, void *context)
-{
-	struct kr_files *files = context;
-	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
-
-	kr_table_remove(&files->table, link);
-	destroy(file);
-	return true;
-}
-
 void kr_files_free(struct kr_files *files)
 {
+	struct kr_file *file;
+
 	if (!files)
 		return;
 	kr_shrink_notices_free(files);
-	kr_table_for_each(&files->table, destroy_one, files);
+	KR_TABLE_FOR_EACH(file, &files->table, life.by_fid) {
+		kr_table_remove(&files->table, &file->life.by_fid);
+		destroy(file);
+	}
 	kr_table_fini(&files->table);
 	pthread_mutex_destroy(&files->lock);
 	free(files);
 }
 
-struct walk {
-	struct kr_file **all;
-	size_t count;
-};
-
-static bool collect_one(struct kr_table_link *link, void *context)
-{
-	struct walk *walk = context;
-	struct kr_file *file = KR_CONTAINER_OF(link, struct kr_file, life.by_fid);
-
-	file->life.references++;
-	walk->all[walk->count++] = file;
-	return true;
-}
-
 void kr_files_for_each(struct kr_files *files, void (*visit)(struct kr_file *file, void *context), void *context)
 {
-	struct walk walk = {0};
+	struct kr_file *file, **all;
+	size_t count = 0;
 
 	pthread_mutex_lock(&files->lock);
-	walk.all = kr_xcalloc(files->table.count + 1, sizeof(*walk.all));
-	kr_table_for_each(&files->table, collect_one, &walk);
-	pthread_mutex_unlock(&files->lock);
-	for (size_t i = 0; i < walk.count; i++) {
-		visit(walk.all[i], context);
-		kr_file_put(walk.all[i]);
+	all = kr_xcalloc(files->table.count + 1, sizeof(struct kr_file *));
+	KR_TABLE_FOR_EACH(file, &files->table, life.by_fid) {
+		file->life.references++;
+		all[count++] = file;
 	}
-	free(walk.all);
+	pthread_mutex_unlock(&files->lock);
+	for (size_t i = 0; i < count; i++) {
+		visit(all[i], context);
+		kr_file_put(all[i]);
+	}
+	free(all);
 }
 
 void kr_files_space(struct kr_files *files)
@@ -302,18 +280,14 @@ uint64_t kr_files_generation(const struct kr_files *files)
 	return files->generation;
 }
 
-static bool count_one(struct kr_table_link *link, void *context)
-{
-	*(uint64_t *)context += KR_CONTAINER_OF(link, struct kr_file, life.by_fid)->open.handles > 0;
-	return true;
-}
-
 void kr_files_count(struct kr_files *files, uint64_t *ret_files, uint64_t *ret_open)
 {
+	const struct kr_file *file;
 	uint64_t open = 0;
 
 	KR_SCOPED_LOCK(&files->lock);
-	kr_table_for_each(&files->table, count_one, &open);
+	KR_TABLE_FOR_EACH(file, &files->table, life.by_fid)
+		open += file->open.handles > 0;
 	*ret_files = files->table.count;
 	*ret_open = open;
 }

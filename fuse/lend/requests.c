@@ -102,23 +102,13 @@ static void many_forgotten(struct kr_lend_requests *requests, const uint8_t *bod
 	}
 }
 
-struct visit {
-	void (*visit)(uint64_t number, void *context);
-	void *context;
-};
-
-static bool visit_held(struct kr_table_link *link, void *context)
-{
-	const struct visit *visit = context;
-
-	visit->visit(KR_CONTAINER_OF(link, struct held, link)->number, visit->context);
-	return true;
-}
-
 void kr_lend_requests_each_held(
 	struct kr_lend_requests *requests, void (*visit)(uint64_t number, void *context), void *context)
 {
-	kr_table_for_each(&requests->held, visit_held, &(struct visit){visit, context});
+	const struct held *held;
+
+	KR_TABLE_FOR_EACH(held, &requests->held, link)
+		visit(held->number, context);
 }
 
 /* --- requests --------------------------------------------------------------------------------- */
@@ -327,32 +317,18 @@ static bool ends_now(const struct request *request, uint64_t now_ns)
 	return false;
 }
 
-struct look {
-	uint64_t now_ns;
-	struct request *found;
-};
-
-static bool look_at_interrupt(struct kr_table_link *link, void *context)
-{
-	struct request *request = KR_CONTAINER_OF(link, struct request, link);
-	struct look *look = context;
-
-	if (ends_now(request, look->now_ns))
-		look->found = request;
-	return look->found == NULL;
-}
-
 bool kr_lend_requests_interrupt(
 	struct kr_lend_requests *requests, uint64_t now_ns, struct kr_lend_interrupt *ret_interrupt)
 {
-	struct look look = {.now_ns = now_ns};
+	struct request *request;
 
-	kr_table_for_each(&requests->unanswered, look_at_interrupt, &look);
-	if (!look.found)
+	KR_TABLE_FOR_EACH(request, &requests->unanswered, link)
+		if (ends_now(request, now_ns))
+			break;
+	if (!request)
 		return false;
-	look.found->told = true;
-	*ret_interrupt =
-		(struct kr_lend_interrupt){.header = look.found->interrupt, .in.unique = look.found->header.unique};
+	request->told = true;
+	*ret_interrupt = (struct kr_lend_interrupt){.header = request->interrupt, .in.unique = request->header.unique};
 	return true;
 }
 

@@ -90,24 +90,17 @@ int kr_inodes_new(const struct kr_fid *root, struct kr_inodes **ret_inodes)
 	return 0;
 }
 
-static bool free_inode(struct kr_table_link *link, void *context)
-{
-	struct kr_inodes *inodes = context;
-
-	struct kr_inode *inode = KR_CONTAINER_OF(link, struct kr_inode, link);
-
-	kr_table_remove(&inodes->by_fid, link);
-	free(inode->place);
-	free(inode->said);
-	free(inode);
-	return true;
-}
-
 void kr_inodes_free(struct kr_inodes *inodes)
 {
+	struct kr_inode *inode;
+
 	if (!inodes)
 		return;
-	kr_table_for_each(&inodes->by_fid, free_inode, inodes);
+	KR_TABLE_FOR_EACH(inode, &inodes->by_fid, link) {
+		free(inode->place);
+		free(inode->said);
+		free(inode);
+	}
 	kr_table_fini(&inodes->by_fid);
 	kr_table_fini(&inodes->grants);
 	pthread_cond_destroy(&inodes->told);
@@ -401,49 +394,36 @@ void kr_inode_grant(struct kr_inodes *inodes, uint64_t number, uint32_t bucket, 
 	inode->granted_until_ns = KR_MAX(inode->granted_until_ns, until_ns);
 }
 
-struct taking {
-	struct kr_inodes *inodes;
-	uint64_t now_ns;
-	struct kr_inode_grant *grants;
-	size_t count, max;
-};
-
-/* Also ends grants that do not last any more. */
-static bool take(struct kr_table_link *link, void *context)
+/* Ends INODE's grant.  False: it did not last any more. */
+static bool take(struct kr_inodes *inodes, struct kr_inode *inode, uint64_t now_ns, struct kr_inode_grant *ret_grant)
 {
-	struct kr_inode *inode = KR_CONTAINER_OF(link, struct kr_inode, of_bucket);
-	struct taking *taking = context;
-	struct kr_inode_grant *grant = &taking->grants[taking->count];
+	bool lasts = inode->granted_until_ns > now_ns;
 
-	if (taking->count == taking->max)
-		return false;
-	if (inode->granted_until_ns > taking->now_ns) {
-		*grant = (struct kr_inode_grant){.number = number_of(taking->inodes, inode),
+	if (lasts) {
+		*ret_grant = (struct kr_inode_grant){.number = number_of(inodes, inode),
 			.generation = inode->generation,
 			.until_ns = inode->granted_until_ns,
 			.fid.length = inode->fid.length};
-		memcpy(grant->fid.bytes, inode->fid.bytes, inode->fid.length);
-		taking->count++;
+		memcpy(ret_grant->fid.bytes, inode->fid.bytes, inode->fid.length);
 	}
-	end_grant(taking->inodes, inode);
-	return true;
+	end_grant(inodes, inode);
+	return lasts;
 }
 
 size_t kr_inodes_take_grants(
 	struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns, struct kr_inode_grant *ret, size_t max)
 {
-	struct taking taking = {.inodes = inodes, .now_ns = now_ns, .grants = ret, .max = max};
+	const size_t offset = offsetof(struct kr_inode, of_bucket);
+	struct kr_table_walk walk = {0};
 	struct kr_inode *inode;
+	size_t count = 0;
 	KR_SCOPED_LOCK(&inodes->lock);
 
-	if (bucket == KR_ATTR_CACHE_ALL) {
-		kr_table_for_each(&inodes->grants, take, &taking);
-		return taking.count;
-	}
-	while ((inode = kr_table_first_of(&inodes->grants, kr_hash_u64(bucket), offsetof(struct kr_inode, of_bucket))))
-		if (!take(&inode->of_bucket, &taking))
-			break;
-	return taking.count;
+	while (count < max &&
+		(inode = bucket == KR_ATTR_CACHE_ALL ? kr_table_walk_next(&inodes->grants, &walk, offset) :
+						       kr_table_first_of(&inodes->grants, kr_hash_u64(bucket), offset)))
+		count += take(inodes, inode, now_ns, &ret[count]);
+	return count;
 }
 
 bool kr_inodes_granted(struct kr_inodes *inodes, uint32_t bucket, uint64_t now_ns)

@@ -101,33 +101,27 @@ static struct interval *interval_new(void)
 	return interval;
 }
 
-static bool free_use(struct kr_table_link *link, void *context)
+static void process_free(struct process *process)
 {
-	struct use *use = KR_CONTAINER_OF(link, struct use, link);
+	struct use *use;
 
-	kr_table_remove(context, link);
-	free(use->path);
-	free(use);
-	return true;
-}
-
-static bool free_process(struct kr_table_link *link, void *context)
-{
-	struct process *process = KR_CONTAINER_OF(link, struct process, link);
-
-	kr_table_remove(context, link);
-	kr_table_for_each(&process->uses, free_use, &process->uses);
+	KR_TABLE_FOR_EACH(use, &process->uses, link) {
+		free(use->path);
+		free(use);
+	}
 	kr_table_fini(&process->uses);
 	free(process->cgroup);
 	free(process);
-	return true;
 }
 
 static void interval_free(struct interval *interval)
 {
+	struct process *process;
+
 	if (!interval)
 		return;
-	kr_table_for_each(&interval->processes, free_process, &interval->processes);
+	KR_TABLE_FOR_EACH(process, &interval->processes, link)
+		process_free(process);
 	kr_table_fini(&interval->processes);
 	free(interval);
 }
@@ -399,25 +393,18 @@ static void put_us(FILE *file, const uint64_t *ns, size_t count)
 	fputc(']', file);
 }
 
-struct writing {
-	FILE *file;
-	uint64_t started_ns;
-};
-
-static uint64_t us_since(const struct writing *writing, uint64_t ns)
+static uint64_t us_since_start(const struct kr_io_trace *trace, uint64_t ns)
 {
-	return ns > writing->started_ns ? (ns - writing->started_ns) / 1000 : 0;
+	return ns > trace->started_ns ? (ns - trace->started_ns) / 1000 : 0;
 }
 
-static bool write_use(struct kr_table_link *link, void *context)
+static void write_use(const struct kr_io_trace *trace, const struct use *use)
 {
-	const struct use *use = KR_CONTAINER_OF(link, const struct use, link);
-	const struct writing *writing = context;
-	FILE *file = writing->file;
+	FILE *file = trace->file;
 	const uint64_t figures[] = {use->creates, use->opens, use->reads, use->read_bytes, use->read_sequential,
 		use->from_node, use->from_server, use->writes, use->written_bytes, use->written_sequential,
-		use->copied_from, use->copied_to, use->end, us_since(writing, use->first_ns),
-		us_since(writing, use->last_ns), use->took_ns / 1000};
+		use->copied_from, use->copied_to, use->end, us_since_start(trace, use->first_ns),
+		us_since_start(trace, use->last_ns), use->took_ns / 1000};
 
 	if (use->id.length)
 		fprintf(file, "[\"F\",\"%016" PRIx64 "\",", kr_fid_hash(&use->id));
@@ -427,39 +414,38 @@ static bool write_use(struct kr_table_link *link, void *context)
 	for (size_t i = 0; i < KR_ARRAY_SIZE(figures); i++)
 		fprintf(file, ",%" PRIu64, figures[i]);
 	fputs("]\n", file);
-	return true;
 }
 
-static bool write_process(struct kr_table_link *link, void *context)
+static void write_process(const struct kr_io_trace *trace, const struct process *process)
 {
-	struct process *process = KR_CONTAINER_OF(link, struct process, link);
-	const struct writing *writing = context;
-	FILE *file = writing->file;
+	const struct use *use;
+	FILE *file = trace->file;
 
 	fprintf(file, "[\"P\",%d,%" PRIu64 ",%" PRIu32 ",", process->pid, process->is.start, process->uid);
 	put_text(file, process->is.command);
 	fputc(',', file);
 	put_text(file, process->cgroup ? process->cgroup : "");
-	fprintf(file, ",%" PRIu64 ",%" PRIu64, us_since(writing, process->first_ns),
-		us_since(writing, process->last_ns));
+	fprintf(file, ",%" PRIu64 ",%" PRIu64, us_since_start(trace, process->first_ns),
+		us_since_start(trace, process->last_ns));
 	for (size_t i = 0; i < KR_IO_TRACE_KINDS; i++)
 		fprintf(file, "%s%" PRIu64, i ? "," : ",[", process->requests[i]);
 	fputc(']', file);
 	put_us(file, process->took_ns, KR_IO_TRACE_KINDS);
 	put_us(file, process->waited_ns, KR_WAITS);
 	fputs("]\n", file);
-	kr_table_for_each(&process->uses, write_use, context);
-	return true;
+	KR_TABLE_FOR_EACH(use, &process->uses, link)
+		write_use(trace, use);
 }
 
 /* 0, or the error of the file.  LOADS: lines, NULL: none. */
 static int write_interval(struct kr_io_trace *trace, struct interval *interval, const char *loads)
 {
-	struct writing writing = {trace->file, trace->started_ns};
+	const struct process *process;
 
 	if (loads)
 		fputs(loads, trace->file);
-	kr_table_for_each(&interval->processes, write_process, &writing);
+	KR_TABLE_FOR_EACH(process, &interval->processes, link)
+		write_process(trace, process);
 	errno = ENOSPC; /* where stdio does not tell */
 	if (fflush(trace->file) != 0 || ferror(trace->file))
 		return -errno;

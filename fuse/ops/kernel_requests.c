@@ -55,20 +55,17 @@ static void request_free(struct kr_kernel_request *request)
 	free(request);
 }
 
-static bool drop_record(struct kr_table_link *link, void *context)
-{
-	kr_table_remove(context, link);
-	request_free(KR_CONTAINER_OF(link, struct kr_kernel_request, link));
-	return true;
-}
-
 static void drop_records(struct kr_kernel_requests *requests)
 {
 	for (size_t i = 0; i < SHARDS; i++) {
 		struct shard *shard = &requests->shards[i];
+		struct kr_kernel_request *request;
 		KR_SCOPED_LOCK(&shard->lock);
 
-		kr_table_for_each(&shard->records, drop_record, &shard->records);
+		KR_TABLE_FOR_EACH(request, &shard->records, link) {
+			kr_table_remove(&shard->records, &request->link);
+			request_free(request);
+		}
 	}
 }
 

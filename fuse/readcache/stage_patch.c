@@ -228,19 +228,10 @@ static struct patch *make(struct kr_stage *stage, uint64_t version, uint64_t siz
 	return patch;
 }
 
-/* Blocks in memory that were not touched belong to the new version as well; those on their way to disk are refused
- * there and stay in memory. */
-static bool renew(struct kr_table_link *link, void *edition)
-{
-	struct kr_held *held = KR_CONTAINER_OF(link, struct kr_held, by_block);
-
-	if (!held->storing)
-		held->edition = *(uint64_t *)edition;
-	return true;
-}
-
 static void start(struct kr_stage *stage, struct patch *patch)
 {
+	struct kr_held *held;
+
 	patch->stage = kr_stage_ref(stage);
 	patch->entry = kr_cache_entry_ref(stage->entry);
 	pthread_mutex_lock(&stage->lock);
@@ -248,8 +239,12 @@ static void start(struct kr_stage *stage, struct patch *patch)
 	pthread_mutex_unlock(&stage->lock);
 	kr_cache_rekey(stage->entry, patch->version, patch->size, patch->blocks, patch->count);
 	patch->edition = kr_cache_edition(stage->entry);
+	/* Blocks in memory that were not touched belong to the new version as well; those on their way to disk are
+	 * refused there and stay in memory. */
 	pthread_mutex_lock(&stage->lock);
-	kr_table_for_each(&stage->held, renew, &patch->edition);
+	KR_TABLE_FOR_EACH(held, &stage->held, by_block)
+		if (!held->storing)
+			held->edition = patch->edition;
 	pthread_mutex_unlock(&stage->lock);
 	stage->mount->hops->jobs++;
 	if (patch->size <= KR_CACHE_MEMORY_FILE && kr_cache_rekey_is_done(stage->entry)) {

@@ -160,24 +160,18 @@ struct kr_view_inodes *kr_view_inodes_new(int root, struct kr_space *space, uint
 	return inodes;
 }
 
-static bool free_inode(struct kr_table_link *link, void *context)
-{
-	struct kr_view_inode *inode = KR_CONTAINER_OF(link, struct kr_view_inode, by_number);
-	struct kr_view_inodes *inodes = context;
-
-	kr_table_remove(&inodes->table, link);
-	if (inode->fd >= 0)
-		kr_close(inode->fd);
-	free(inode->name);
-	free(inode);
-	return true;
-}
-
 void kr_view_inodes_free(struct kr_view_inodes *inodes)
 {
+	struct kr_view_inode *inode;
+
 	if (!inodes)
 		return;
-	kr_table_for_each(&inodes->table, free_inode, inodes);
+	KR_TABLE_FOR_EACH(inode, &inodes->table, by_number) {
+		if (inode->fd >= 0)
+			kr_close(inode->fd);
+		free(inode->name);
+		free(inode);
+	}
 	kr_table_fini(&inodes->table);
 	pthread_mutex_destroy(&inodes->lock);
 	free(inodes);

@@ -207,37 +207,24 @@ int kr_fid_aliases_add(struct kr_fid_aliases *aliases, const struct kr_fid *alia
 	return 0;
 }
 
-struct pruning {
-	struct kr_fid_aliases *aliases;
-	bool (*is_gone)(void *context, const struct kr_fid *alias);
-	void *context;
-	bool any; /* is gone */
-	struct kr_line_log lines;
-};
-
-static bool look_at_one(struct kr_table_link *link, void *context)
-{
-	struct alias *entry = KR_CONTAINER_OF(link, struct alias, by_alias);
-	struct pruning *pruning = context;
-
-	if (pruning->is_gone(pruning->context, &entry->alias)) {
-		drop(pruning->aliases, entry);
-		pruning->any = true;
-	} else {
-		add_line(&pruning->lines, &entry->alias, &entry->real);
-	}
-	return true;
-}
-
 int kr_fid_aliases_prune(
 	struct kr_fid_aliases *aliases, bool (*is_gone)(void *context, const struct kr_fid *alias), void *context)
 {
-	struct pruning pruning = {.aliases = aliases, .is_gone = is_gone, .context = context};
+	struct kr_line_log lines = {0};
+	struct alias *entry;
+	bool any_gone = false;
 	int err = 0;
 
-	kr_table_for_each(&aliases->by_alias, look_at_one, &pruning);
-	if (pruning.any)
-		err = kr_line_log_write(&pruning.lines, aliases->dir, log_name);
-	free(pruning.lines.bytes);
+	KR_TABLE_FOR_EACH(entry, &aliases->by_alias, by_alias) {
+		if (is_gone(context, &entry->alias)) {
+			drop(aliases, entry);
+			any_gone = true;
+		} else {
+			add_line(&lines, &entry->alias, &entry->real);
+		}
+	}
+	if (any_gone)
+		err = kr_line_log_write(&lines, aliases->dir, log_name);
+	free(lines.bytes);
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
 }

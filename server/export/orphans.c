@@ -206,20 +206,14 @@ int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans)
 	return r;
 }
 
-static bool close_fd(struct kr_table_link *link, void *context)
-{
-	struct held *held = KR_CONTAINER_OF(link, struct held, link);
-
-	(void)context;
-	kr_auto_fd_cleanup(&held->fd);
-	return true;
-}
-
 void kr_orphans_free(struct kr_orphans *orphans)
 {
+	struct held *held;
+
 	if (!orphans)
 		return;
-	kr_table_for_each(&orphans->table, close_fd, NULL);
+	KR_TABLE_FOR_EACH(held, &orphans->table, link)
+		kr_auto_fd_cleanup(&held->fd);
 	kr_table_free_all(&orphans->table, offsetof(struct held, link));
 	if (orphans->fd >= 0)
 		close(orphans->fd);
@@ -278,14 +272,14 @@ bool kr_orphans_release(struct kr_orphans *orphans, const struct kr_fid *fid, ui
 	return last;
 }
 
-static bool is_forsaken(struct kr_table_link *link, void *context)
+static struct held *find_forsaken(const struct kr_orphans *orphans)
 {
-	struct held *held = KR_CONTAINER_OF(link, struct held, link), **ret_held = context;
+	struct held *held;
 
-	if (held->holds > 0 || held->removing || !held->name[0])
-		return true;
-	*ret_held = held;
-	return false;
+	KR_TABLE_FOR_EACH(held, &orphans->table, link)
+		if (held->holds == 0 && !held->removing && held->name[0])
+			break;
+	return held;
 }
 
 void kr_orphans_sweep(struct kr_orphans *orphans)
@@ -293,12 +287,8 @@ void kr_orphans_sweep(struct kr_orphans *orphans)
 	struct held *held;
 	KR_SCOPED_LOCK(&orphans->lock);
 
-	do {
-		held = NULL;
-		kr_table_for_each(&orphans->table, is_forsaken, &held);
-		if (held)
-			bury(orphans, held);
-	} while (held);
+	while ((held = find_forsaken(orphans)))
+		bury(orphans, held);
 }
 
 bool kr_orphans_find(struct kr_orphans *orphans, const struct kr_fid *fid, bool *ret_nameable)

@@ -115,23 +115,19 @@ void kr_data_mtime_set(struct kr_sfile *file, struct kr_time mtime)
 	}
 }
 
-static bool note_overlap(struct kr_table_link *link, void *context)
-{
-	const struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
-	json_t *list = context;
-
-	if (file->data->overlapped)
-		json_array_append_new(list,
-			json_pack("{s:I, s:I}", "ino", (json_int_t)file->data->after.ino, "bytes",
-				(json_int_t)file->data->overlapped));
-	return json_array_size(list) < OVERLAPS_SHOWN;
-}
-
 json_t *kr_data_overlaps(const struct kr_data *data)
 {
 	json_t *list = json_array();
+	const struct kr_sfile *file;
 
-	kr_table_for_each(&data->server->files->by_fid, note_overlap, list);
+	KR_TABLE_FOR_EACH(file, &data->server->files->by_fid, by_fid) {
+		if (json_array_size(list) == OVERLAPS_SHOWN)
+			break;
+		if (file->data->overlapped)
+			json_array_append_new(list,
+				json_pack("{s:I, s:I}", "ino", (json_int_t)file->data->after.ino, "bytes",
+					(json_int_t)file->data->overlapped));
+	}
 	return list;
 }
 

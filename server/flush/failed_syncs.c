@@ -116,20 +116,11 @@ static void written(struct kr_job *job)
 	start_write(failed);
 }
 
-static bool add_line(struct kr_table_link *link, void *text)
-{
-	const struct kr_fid *fid = &KR_CONTAINER_OF(link, struct failed_file, link)->fid;
-	char hex[2 * KR_FID_MAX + 1], line[KR_LINE_MAX];
-
-	kr_hex_format(fid->bytes, fid->length, hex);
-	snprintf(line, sizeof(line), "file %s", hex);
-	kr_line_log_add(text, line);
-	return true;
-}
-
 static void start_write(struct kr_failed_syncs *failed)
 {
 	struct write_job *write;
+	const struct failed_file *file;
+	char hex[2 * KR_FID_MAX + 1], line[KR_LINE_MAX];
 
 	if (failed->writing || !failed->changed)
 		return;
@@ -139,7 +130,10 @@ static void start_write(struct kr_failed_syncs *failed)
 	write->failed = failed;
 	kr_list_init(&write->waits);
 	kr_list_move(&failed->waits, &write->waits);
-	kr_table_for_each(&failed->files, add_line, &write->text);
+	KR_TABLE_FOR_EACH(file, &failed->files, link) {
+		snprintf(line, sizeof(line), "file %s", kr_hex_format(file->fid.bytes, file->fid.length, hex));
+		kr_line_log_add(&write->text, line);
+	}
 	kr_job_start(failed->server, &write->job, run_write, written);
 }
 

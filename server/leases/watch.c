@@ -310,26 +310,21 @@ static void on_changed(void *context, const struct kr_fid *fid, unsigned what)
 		touch_file(file, known);
 }
 
-static bool suspect(struct kr_table_link *link, void *context)
-{
-	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
-	struct kr_time known = known_ctime(file);
-
-	(void)context;
-	file->carried.valid = false;
-	kr_leases_changed_behind(file);
-	touch_file(file, known);
-	return true;
-}
-
 static void on_lost(void *context)
 {
 	struct kr_watch *watch = context;
+	struct kr_sfile *file;
 
 	kr_log_warn("the kernel lost count of changes in the export: all files in use are taken for changed");
 	watch->lost++;
 	watch->unheeded++;
-	kr_table_for_each(&watch->server->files->by_fid, suspect, NULL);
+	KR_TABLE_FOR_EACH(file, &watch->server->files->by_fid, by_fid) {
+		struct kr_time known = known_ctime(file);
+
+		file->carried.valid = false;
+		kr_leases_changed_behind(file);
+		touch_file(file, known);
+	}
 }
 
 static void ended(void *context, const char *why)

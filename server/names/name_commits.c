@@ -284,19 +284,15 @@ void kr_name_commits_synced(struct kr_name_commits *commits, const struct kr_fid
 	tell(&failed, err);
 }
 
-static bool tick_dir(struct kr_table_link *link, void *context)
-{
-	struct kr_name_dir *dir = KR_CONTAINER_OF(link, struct kr_name_dir, by_fid);
-
-	if (dir->aged && dir->count)
-		start_sync(context, dir);
-	dir->aged = dir->count > 0;
-	return true;
-}
-
 void kr_name_commits_tick(struct kr_name_commits *commits)
 {
-	kr_table_for_each(&commits->dirs, tick_dir, commits);
+	struct kr_name_dir *dir;
+
+	KR_TABLE_FOR_EACH(dir, &commits->dirs, by_fid) {
+		if (dir->aged && dir->count)
+			start_sync(commits, dir);
+		dir->aged = dir->count > 0;
+	}
 }
 
 void kr_name_commits_init(
@@ -307,19 +303,12 @@ void kr_name_commits_init(
 	kr_table_init(&commits->names);
 }
 
-static bool drop_dir(struct kr_table_link *link, void *context)
-{
-	struct kr_name_dir *dir = KR_CONTAINER_OF(link, struct kr_name_dir, by_fid);
-
-	assert(kr_list_empty(&dir->waiting));
-	kr_table_remove(&((struct kr_name_commits *)context)->dirs, link);
-	free(dir);
-	return true;
-}
-
 void kr_name_commits_fini(struct kr_name_commits *commits)
 {
+	struct kr_name_dir *dir;
+
 	kr_table_free_all(&commits->names, offsetof(struct kr_name_change, by_name));
-	kr_table_for_each(&commits->dirs, drop_dir, commits);
-	kr_table_fini(&commits->dirs);
+	KR_TABLE_FOR_EACH(dir, &commits->dirs, by_fid)
+		assert(kr_list_empty(&dir->waiting));
+	kr_table_free_all(&commits->dirs, offsetof(struct kr_name_dir, by_fid));
 }

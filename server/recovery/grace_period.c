@@ -24,21 +24,15 @@ static void free_job(struct kr_job *job)
 	free(job);
 }
 
-/* Marks a file as gone that has no name, and that no node claims to have open: only a journal has bytes for it. */
-static bool note_gone(struct kr_table_link *link, void *context)
-{
-	struct kr_sfile *file = KR_CONTAINER_OF(link, struct kr_sfile, by_fid);
-
-	(void)context;
-	if (file->orphan && file->opens == 0)
-		file->gone = true;
-	return true;
-}
-
 /* Removes files of former instances that no node has claimed. */
 static void over(struct kr_server *server)
 {
-	kr_table_for_each(&server->files->by_fid, note_gone, NULL);
+	struct kr_sfile *file;
+
+	/* A file that has no name, and that no node claims to have open, is gone: only a journal has bytes for it. */
+	KR_TABLE_FOR_EACH(file, &server->files->by_fid, by_fid)
+		if (file->orphan && file->opens == 0)
+			file->gone = true;
 	kr_executed_complete(server->recovery->executed);
 	kr_job_start(server, kr_xcalloc(1, sizeof(struct kr_job)), clear_up, free_job);
 }

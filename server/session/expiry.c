@@ -18,25 +18,19 @@ static void note_progress(struct kr_session *session, uint64_t now_ns)
 	session->expiry.sent_bytes = sent;
 }
 
-static bool look_for_claim(struct kr_table_link *link, void *found)
-{
-	*(bool *)found = KR_CONTAINER_OF(link, struct kr_request, by_id)->type == KR_MSG_RECLAIM;
-	return !*(bool *)found;
-}
-
 /* A node flushes after all its RECLAIMs are answered, which may wait for flushes of other nodes.  Until then it has
  * more time, with a limit, since it can always send another RECLAIM. */
 static void note_claims(struct kr_session *session, uint64_t now_ns)
 {
 	const uint64_t since_ns = KR_MAX(session->expiry.begun_ns, session->server->woke_ns);
 	const uint64_t ends_ns = since_ns + KR_SESSION_CLAIM_LEASES * session->server->lease_ms * KR_NS_PER_MS;
-	bool found = false;
+	struct kr_request *request;
 
 	if (!session->recovery.reclaiming || now_ns >= ends_ns)
 		return;
-	kr_table_for_each(&session->requests, look_for_claim, &found);
-	if (found)
-		session->recovery.claimed_ns = now_ns;
+	KR_TABLE_FOR_EACH(request, &session->requests, by_id)
+		if (request->type == KR_MSG_RECLAIM)
+			session->recovery.claimed_ns = now_ns;
 }
 
 /* By its own clock, which starts when it sends, a silent node stops serving after 3/4 of the lease time. After all of

@@ -271,32 +271,21 @@ void kr_session_pressure(struct kr_session *session)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-struct ids {
-	uint64_t *items;
-	size_t count;
-};
-
-static bool note_id(struct kr_table_link *link, void *context)
-{
-	struct ids *ids = context;
-
-	ids->items[ids->count++] = KR_CONTAINER_OF(link, struct kr_request, by_id)->id;
-	return true;
-}
-
 /* Withdrawing one request can start or end others, so the loop looks each up by id. */
 static void withdraw_all(struct kr_session *session)
 {
-	struct ids ids = {.items = kr_xcalloc(session->requests.count + 1, sizeof(uint64_t))};
+	uint64_t *ids = kr_xcalloc(session->requests.count + 1, sizeof(uint64_t));
+	struct kr_request *request;
+	size_t count = 0;
 
-	kr_table_for_each(&session->requests, note_id, &ids);
-	for (size_t i = 0; i < ids.count; i++) {
-		struct kr_request *request = kr_request_find(session, ids.items[i]);
-
+	KR_TABLE_FOR_EACH(request, &session->requests, by_id)
+		ids[count++] = request->id;
+	for (size_t i = 0; i < count; i++) {
+		request = kr_request_find(session, ids[i]);
 		if (request)
 			kr_request_withdraw(request, true);
 	}
-	free(ids.items);
+	free(ids);
 }
 
 static void log_end(const struct kr_session *session, enum kr_session_end why)

@@ -21,13 +21,6 @@ struct item {
 
 static struct item items[ITEMS];
 
-static bool count_visit(struct kr_table_link *link, void *context)
-{
-	(void)context;
-	KR_CONTAINER_OF(link, struct item, link)->visits++;
-	return true;
-}
-
 static struct item *find(const struct kr_table *table, uint64_t hash, uint64_t key)
 {
 	struct item *item;
@@ -41,11 +34,14 @@ static struct item *find(const struct kr_table *table, uint64_t hash, uint64_t k
 
 static void check_all(struct kr_table *table, uint64_t (*hash)(uint64_t))
 {
+	struct item *item;
 	size_t count = 0;
 
 	for (size_t i = 0; i < ITEMS; i++)
 		items[i].visits = 0;
-	kr_table_for_each(table, count_visit, NULL);
+	KR_TABLE_FOR_EACH(item, table, link)
+		item->visits++;
+	assert_null(item);
 	for (size_t i = 0; i < ITEMS; i++) {
 		const struct item *found = find(table, hash(items[i].key), items[i].key);
 
@@ -141,6 +137,95 @@ static void a_loop_that_removes_its_element_ends(void **state)
 	kr_table_fini(&table);
 }
 
+/* COUNT elements on the heap, their hashes in few buckets. */
+static void fill(struct kr_table *table, size_t count)
+{
+	kr_table_init(table);
+	for (size_t i = 0; i < count; i++) {
+		struct item *item = kr_xcalloc(1, sizeof(*item));
+
+		item->key = i;
+		kr_table_insert(table, &item->link, i % 7);
+	}
+}
+
+static void a_loop_over_all_may_remove_and_free_its_element(void **state)
+{
+	struct kr_table table;
+	struct item *item;
+	size_t visits = 0;
+
+	(void)state;
+	fill(&table, 100);
+	KR_TABLE_FOR_EACH(item, &table, link) {
+		visits++;
+		if (item->key % 2) {
+			kr_table_remove(&table, &item->link);
+			free(item);
+		}
+	}
+	assert_int_equal(visits, 100);
+	assert_int_equal(table.count, 50);
+	KR_TABLE_FOR_EACH(item, &table, link) {
+		assert_int_equal(item->key % 2, 0);
+		visits++;
+		kr_table_remove(&table, &item->link);
+		free(item);
+	}
+	assert_int_equal(visits, 150);
+	assert_int_equal(table.count, 0);
+	kr_table_fini(&table);
+}
+
+static void a_loop_over_all_may_be_left(void **state)
+{
+	struct kr_table table;
+	struct item *item;
+	size_t visits = 0;
+
+	(void)state;
+	fill(&table, 100);
+	KR_TABLE_FOR_EACH(item, &table, link)
+		if (++visits == 30)
+			break;
+	assert_non_null(item);
+	assert_int_equal(visits, 30);
+	kr_table_free_all(&table, offsetof(struct item, link));
+}
+
+static void loops_over_all_may_stand_in_each_other(void **state)
+{
+	struct kr_table table;
+	struct item *outer, *inner;
+
+	(void)state;
+	fill(&table, 20);
+	KR_TABLE_FOR_EACH(outer, &table, link)
+		KR_TABLE_FOR_EACH(inner, &table, link)
+			inner->visits++;
+	KR_TABLE_FOR_EACH(outer, &table, link)
+		assert_int_equal(outer->visits, 20);
+	kr_table_free_all(&table, offsetof(struct item, link));
+}
+
+static void a_loop_over_an_empty_table_ends_at_once(void **state)
+{
+	struct kr_table table;
+	struct item *item;
+
+	(void)state;
+	kr_table_init(&table);
+	KR_TABLE_FOR_EACH(item, &table, link)
+		fail();
+	assert_null(item);
+	kr_table_insert(&table, &items[0].link, 5);
+	kr_table_remove(&table, &items[0].link);
+	KR_TABLE_FOR_EACH(item, &table, link)
+		fail();
+	assert_null(item);
+	kr_table_fini(&table);
+}
+
 static bool remove_odd(struct kr_table_link *link, void *context)
 {
 	if (KR_CONTAINER_OF(link, struct item, link)->key % 2)
@@ -173,16 +258,10 @@ static void a_visitor_may_remove_its_element_or_stop(void **state)
 	kr_table_fini(&table);
 }
 
-static bool remove_each(struct kr_table_link *link, void *context)
-{
-	kr_table_remove(context, link);
-	return true;
-}
-
 static void a_table_that_was_large_gives_its_memory_back(void **state)
 {
 	enum { MANY = 100000, LEFT = 10 };
-	struct item *many = calloc(MANY, sizeof(*many));
+	struct item *many = calloc(MANY, sizeof(*many)), *item;
 	struct kr_table table;
 	size_t large;
 
@@ -201,7 +280,8 @@ static void a_table_that_was_large_gives_its_memory_back(void **state)
 		assert_ptr_equal(kr_table_first_of(&table, kr_hash_u64(i), offsetof(struct item, link)), &many[i]);
 	for (size_t i = 2 * LEFT; i < MANY; i++)
 		kr_table_insert(&table, &many[i].link, kr_hash_u64(i));
-	kr_table_for_each(&table, remove_each, &table);
+	KR_TABLE_FOR_EACH(item, &table, link)
+		kr_table_remove(&table, &item->link);
 	assert_int_equal(table.count, 0);
 	assert_null(table.buckets);
 	free(many);
@@ -222,6 +302,10 @@ int main(void)
 		cmocka_unit_test(colliding_hashes_only_cost_time),
 		cmocka_unit_test(a_loop_over_one_hash_sees_each_of_its_elements_once),
 		cmocka_unit_test(a_loop_that_removes_its_element_ends),
+		cmocka_unit_test(a_loop_over_all_may_remove_and_free_its_element),
+		cmocka_unit_test(a_loop_over_all_may_be_left),
+		cmocka_unit_test(loops_over_all_may_stand_in_each_other),
+		cmocka_unit_test(a_loop_over_an_empty_table_ends_at_once),
 		cmocka_unit_test(a_visitor_may_remove_its_element_or_stop),
 		cmocka_unit_test(a_table_that_was_large_gives_its_memory_back),
 		cmocka_unit_test(hashes_are_stable),
