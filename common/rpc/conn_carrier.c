@@ -202,10 +202,8 @@ void kr_conn_carrier_sent(struct kr_conn *conn)
 void kr_conn_take_credits(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct kr_hop_credit_request credit;
-	struct kr_arena arena = {0};
-	int err = kr_msg_decode(KR_MSG_HOP_CREDIT, false, frame->fields, frame->header.fields_length, &credit, &arena);
+	int err = kr_msg_decode(KR_MSG_HOP_CREDIT, false, frame->fields, frame->header.fields_length, &credit, NULL);
 
-	kr_arena_fini(&arena);
 	if (!err && credit.count > KR_CARRIER_CREDITS - conn->carried.credits)
 		err = kr_fail(-EBADMSG, "%u credits beside %u", credit.count, conn->carried.credits);
 	if (err) {

@@ -387,9 +387,9 @@ static int take_field(struct kr_reader *r, enum kr_field_kind kind, struct kr_ar
 	case KR_FIELD_ATTR:
 		return kr_take_attr(r, ret_value);
 	case KR_FIELD_CRED:
-		return take_cred(r, arena, ret_value);
+		return arena ? take_cred(r, arena, ret_value) : -EBADMSG;
 	case KR_FIELD_RANGES:
-		return take_ranges(r, arena, ret_value);
+		return arena ? take_ranges(r, arena, ret_value) : -EBADMSG;
 	case KR_FIELD_HOP:
 		return take_hop(r, ret_value);
 	}

@@ -130,7 +130,8 @@ int kr_frame_header_decode(const uint8_t bytes[KR_FRAME_HEADER], struct kr_frame
  * (a name too long, no fid...); -ENOMEM; then W's content is invalid.  A NULL STR is "". */
 int kr_msg_encode(uint16_t type, bool reply, const void *msg, struct kr_writer *w);
 /* Fills RET_MSG (as large as union kr_any_msg suffices).  -EBADMSG: malformed, bytes left over or an unknown type;
- * -ENOMEM; RET_MSG is then undefined.  The caller frees ARENA in every case. */
+ * -ENOMEM; RET_MSG is then undefined.  The caller frees ARENA in every case.  With ARENA NULL, a message that has a
+ * CRED or RANGES field is -EBADMSG, too. */
 int kr_msg_decode(
 	uint16_t type, bool reply, const uint8_t *bytes, size_t length, void *ret_msg, struct kr_arena *arena);
 /* The CRED of a decoded request; NULL if the type has none. Part of MSG. */

@@ -169,10 +169,8 @@ void kr_verbs_answer(struct kr_verbs *verbs, struct kr_conn *conn, const struct 
 {
 	struct kr_hop_verbs_request request;
 	struct kr_hop_verbs_reply reply;
-	struct kr_arena arena = {0};
-	int err = kr_msg_decode(KR_MSG_HOP_VERBS, false, frame->fields, frame->header.fields_length, &request, &arena);
+	int err = kr_msg_decode(KR_MSG_HOP_VERBS, false, frame->fields, frame->header.fields_length, &request, NULL);
 
-	kr_arena_fini(&arena);
 	if (frame->header.flags & KR_FRAME_ONEWAY)
 		return;
 	err = err < 0 ? -EPROTO : expect(verbs, conn, &request, &reply);

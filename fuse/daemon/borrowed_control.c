@@ -24,18 +24,16 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct client *client = kr_conn_context(conn);
 	const struct kr_frame_header *header = &frame->header;
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 
 	if (header->flags & KR_FRAME_ONEWAY)
 		return;
 	if (header->type != KR_MSG_STATUS ||
-		kr_msg_decode(header->type, false, frame->fields, header->fields_length, &msg, &arena) < 0)
+		kr_msg_decode(header->type, false, frame->fields, header->fields_length, &msg, NULL) < 0)
 		kr_conn_reply(conn, header->type, header->id, 0, -EPROTO, NULL, NULL, 0);
 	else
 		kr_status_relay(&client->under_way, conn, header->id, &msg.status_request,
 			kr_borrower_conn(client->control->borrower), false);
-	kr_arena_fini(&arena);
 }
 
 static void on_closed(struct kr_conn *conn, int err, const char *reason)

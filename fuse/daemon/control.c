@@ -262,7 +262,6 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 {
 	struct client *client = kr_conn_context(conn);
 	const struct kr_frame_header *header = &frame->header;
-	struct kr_arena arena = {0};
 	union kr_any_msg *msg;
 	int err;
 
@@ -273,14 +272,13 @@ static void on_frame(struct kr_conn *conn, const struct kr_frame *frame)
 		return;
 	}
 	msg = kr_xcalloc(1, sizeof(*msg));
-	err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, &arena);
+	err = kr_msg_decode(header->type, false, frame->fields, header->fields_length, msg, NULL);
 	if (err < 0)
 		kr_conn_reply(conn, KR_MSG_STATUS, header->id, 0, -EPROTO, NULL, NULL, 0);
 	else if (client->is_user)
 		serve_user(client, header->id, &msg->status_request);
 	else
 		serve(client, header->id, &msg->status_request);
-	kr_arena_fini(&arena);
 	free(msg);
 }
 

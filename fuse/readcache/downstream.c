@@ -416,11 +416,9 @@ static void on_hello(struct peer *peer, const struct kr_frame *frame)
 	struct kr_hops *hops = peer->hops;
 	struct kr_hop_hello_request hello;
 	struct kr_hop_hello_reply reply;
-	struct kr_arena arena = {0};
 	struct kr_fresh fresh;
-	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &hello, &arena);
+	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &hello, NULL);
 
-	kr_arena_fini(&arena);
 	kr_fresh_make(&fresh);
 	if (err < 0)
 		err = kr_fail(-EPROTO, "its HOP_HELLO is malformed (is it of another version?)");
@@ -441,11 +439,9 @@ static void on_prove(struct peer *peer, const struct kr_frame *frame)
 {
 	const struct kr_hops *hops = peer->hops;
 	struct kr_hop_prove_request prove;
-	struct kr_arena arena = {0};
 	struct kr_seal_keys keys;
-	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &prove, &arena);
+	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &prove, NULL);
 
-	kr_arena_fini(&arena);
 	err = err < 0 ? kr_fail(-EPROTO, "its HOP_PROVE is malformed") : kr_pair_verify(&peer->pair, &prove, &keys);
 	if (err < 0) {
 		refuse(peer, frame, err, kr_fail_reason());

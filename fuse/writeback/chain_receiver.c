@@ -106,11 +106,10 @@ static void on_frame(struct kr_mount *mount, struct kr_conn *conn, uint32_t node
 {
 	struct kr_chains *chains = mount->chains;
 	struct kr_chain_receiver *receiver = find_intake(chains, conn);
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 
 	(void)node;
-	if (kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, &arena) < 0)
+	if (kr_msg_decode(frame->header.type, false, frame->fields, frame->header.fields_length, &msg, NULL) < 0)
 		kr_conn_close(conn, false);
 	else if (frame->header.type == KR_MSG_STREAM)
 		on_stream(chains, conn, frame->header.id, &msg.stream_request);
@@ -120,7 +119,6 @@ static void on_frame(struct kr_mount *mount, struct kr_conn *conn, uint32_t node
 		on_extent(receiver, &msg.extent_request, frame->data);
 	else
 		on_stream_end(receiver, &msg.stream_end_request);
-	kr_arena_fini(&arena);
 }
 
 static void on_closed(struct kr_mount *mount, struct kr_conn *conn)

@@ -125,13 +125,11 @@ static bool refuse(struct kr_pending_conn *pending_conn, const struct kr_frame *
 static bool hop_hello(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	struct kr_hop_hello_reply reply;
-	struct kr_arena arena = {0};
 	struct kr_fresh fresh;
 	union kr_any_msg msg;
 	const struct kr_hop_hello_request *hello = &msg.hop_hello_request;
-	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &msg, &arena);
+	int err = kr_msg_decode(KR_MSG_HOP_HELLO, false, frame->fields, frame->header.fields_length, &msg, NULL);
 
-	kr_arena_fini(&arena);
 	kr_fresh_make(&fresh);
 	if (err)
 		err = kr_fail(-EPROTO, "its HOP_HELLO cannot be decoded (is it of another version?)");
@@ -171,14 +169,12 @@ static void accept_hop(struct kr_data *data, uint32_t node, uint64_t session, st
 static bool hop_prove(struct kr_server *server, struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	const uint32_t node = pending_conn->hop_node;
-	struct kr_arena arena = {0};
 	struct kr_seal_keys keys;
 	const uint64_t session = pending_conn->hop_session;
 	struct kr_conn *conn;
 	union kr_any_msg msg;
-	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &msg, &arena);
+	int err = kr_msg_decode(KR_MSG_HOP_PROVE, false, frame->fields, frame->header.fields_length, &msg, NULL);
 
-	kr_arena_fini(&arena);
 	if (err)
 		err = kr_fail(-EPROTO, "its HOP_PROVE cannot be decoded");
 	else

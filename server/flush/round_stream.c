@@ -228,13 +228,11 @@ static struct kr_round_stream *find_stream(const struct kr_hop *hop, uint64_t st
 
 void kr_round_stream_begin(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_sfile *file;
 	struct kr_round_stream *round_stream;
-	int err = kr_msg_decode(KR_MSG_STREAM, false, frame->fields, frame->header.fields_length, &msg, &arena);
+	int err = kr_msg_decode(KR_MSG_STREAM, false, frame->fields, frame->header.fields_length, &msg, NULL);
 
-	kr_arena_fini(&arena);
 	if (err) {
 		kr_conn_reply(hop->conn, KR_MSG_STREAM, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 		return;
@@ -256,13 +254,11 @@ void kr_round_stream_begin(struct kr_hop *hop, const struct kr_frame *frame)
 
 void kr_round_stream_extent(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_round_stream *round_stream;
 	struct kr_buf *buf = frame->data;
-	int err = kr_msg_decode(KR_MSG_EXTENT, false, frame->fields, frame->header.fields_length, &msg, &arena);
+	int err = kr_msg_decode(KR_MSG_EXTENT, false, frame->fields, frame->header.fields_length, &msg, NULL);
 
-	kr_arena_fini(&arena);
 	round_stream = err ? NULL : find_stream(hop, msg.extent_request.stream);
 	if (!round_stream || round_stream->ended || round_stream->failed)
 		return; /* the rest of an aborted stream; a malformed one ends in STREAM_END's counts */
@@ -283,12 +279,10 @@ void kr_round_stream_extent(struct kr_hop *hop, const struct kr_frame *frame)
 
 void kr_round_stream_end(struct kr_hop *hop, const struct kr_frame *frame)
 {
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	struct kr_round_stream *round_stream;
-	int err = kr_msg_decode(KR_MSG_STREAM_END, false, frame->fields, frame->header.fields_length, &msg, &arena);
+	int err = kr_msg_decode(KR_MSG_STREAM_END, false, frame->fields, frame->header.fields_length, &msg, NULL);
 
-	kr_arena_fini(&arena);
 	round_stream = err ? NULL : find_stream(hop, msg.stream_end_request.stream);
 	if (!round_stream || round_stream->ended || round_stream->failed)
 		return;

@@ -93,13 +93,11 @@ void kr_introduce_answer(struct kr_pending_conn *pending_conn, const struct kr_f
 {
 	const struct kr_frame_header *header = &frame->header;
 	struct kr_introduce_reply reply;
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
-	int err = kr_msg_decode(KR_MSG_INTRODUCE, false, frame->fields, header->fields_length, &msg, &arena);
+	int err = kr_msg_decode(KR_MSG_INTRODUCE, false, frame->fields, header->fields_length, &msg, NULL);
 
 	err = err < 0 ? -EPROTO : introduce(pending_conn, &msg.introduce_request, &reply);
 	kr_conn_reply(pending_conn->conn, KR_MSG_INTRODUCE, header->id, 0, err, err < 0 ? NULL : &reply, NULL, 0);
-	kr_arena_fini(&arena);
 	sodium_memzero(&reply, sizeof(reply));
 	pending_conn->since_ns = kr_clock_ns();
 }

@@ -74,7 +74,6 @@ static void drop(struct kr_pending_conn *pending_conn, bool flush)
 static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_frame *frame)
 {
 	union kr_any_msg msg;
-	struct kr_arena arena = {0};
 
 	if (kr_conn_queued(pending_conn->conn) > KR_SESSION_QUEUE_MAX) {
 		kr_log_warn("%s asks for the status and does not take it: connection closed",
@@ -82,12 +81,11 @@ static void answer_status(struct kr_pending_conn *pending_conn, const struct kr_
 		drop(pending_conn, false);
 		return;
 	}
-	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, &arena))
+	if (kr_msg_decode(KR_MSG_STATUS, false, frame->fields, frame->header.fields_length, &msg, NULL))
 		kr_conn_reply(pending_conn->conn, KR_MSG_STATUS, frame->header.id, 0, -EPROTO, NULL, NULL, 0);
 	else
 		pending_conn->server->sessions->hooks.status(pending_conn->server, pending_conn->conn, frame->header.id,
 			&msg.status_request, pending_conn->auth.key);
-	kr_arena_fini(&arena);
 	pending_conn->since_ns = kr_clock_ns();
 }
 

@@ -253,14 +253,12 @@ static bool handshake_munge(struct kr_pending_conn *pending_conn, const struct k
 {
 	const uint16_t type = frame->header.type;
 	struct kr_auth_munge_reply reply;
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
-	bool answered = false;
 	int err;
 
 	if (!pending_conn->server->options->munge)
 		err = kr_fail(-EOPNOTSUPP, "it comes with MUNGE, which we do not do (--munge)");
-	else if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
+	else if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, NULL))
 		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 	else if (type == KR_MSG_AUTH_MUNGE)
 		err = challenge_munge(pending_conn, &msg.auth_munge_request, &reply);
@@ -270,11 +268,8 @@ static bool handshake_munge(struct kr_pending_conn *pending_conn, const struct k
 		err = 0;
 	if (!err && type == KR_MSG_AUTH_MUNGE_PROVE) {
 		start_proof(pending_conn, frame->header.id, msg.auth_munge_prove_request.credential);
-		answered = true;
-	}
-	kr_arena_fini(&arena);
-	if (answered)
 		return true;
+	}
 	if (err)
 		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
 	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err ? NULL : &reply, NULL, 0);
@@ -305,7 +300,6 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 	const uint16_t type = frame->header.type;
 	struct kr_seal_keys keys = {.security = KR_SECURITY_AUTH};
 	struct kr_auth_reply reply;
-	struct kr_arena arena = {0};
 	union kr_any_msg msg;
 	int err;
 
@@ -313,13 +307,12 @@ bool kr_trust_handshake(struct kr_pending_conn *pending_conn, const struct kr_fr
 		return false;
 	if (type == KR_MSG_AUTH_MUNGE || type == KR_MSG_AUTH_MUNGE_PROVE)
 		return handshake_munge(pending_conn, frame);
-	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, &arena))
+	if (kr_msg_decode(type, false, frame->fields, frame->header.fields_length, &msg, NULL))
 		err = kr_fail(-EPROTO, "its %s cannot be decoded", kr_msg_name(type));
 	else if (type == KR_MSG_AUTH)
 		err = challenge(pending_conn, &msg.auth_request, &reply);
 	else
 		err = kr_auth_server_verify(&pending_conn->auth, &msg.auth_prove_request, &keys);
-	kr_arena_fini(&arena);
 	if (err)
 		kr_log_warn("%s refused: %s", kr_conn_peer(pending_conn->conn), kr_fail_reason());
 	kr_conn_reply(pending_conn->conn, type, frame->header.id, 0, err, err || type != KR_MSG_AUTH ? NULL : &reply,

@@ -211,6 +211,25 @@ static void decoded_values_are_what_was_sent(void **state)
 	kr_writer_fini(&dump);
 }
 
+static void decode_without_arena(uint16_t type, bool reply, const struct kr_layout *layout)
+{
+	struct kr_writer w = encode_random(type, reply, layout);
+	union kr_any_msg msg;
+	bool needs = false;
+
+	for (size_t i = 0; i < layout->count; i++)
+		needs = needs || layout->fields[i].kind == KR_FIELD_CRED || layout->fields[i].kind == KR_FIELD_RANGES;
+	assert_int_equal(kr_msg_decode(type, reply, w.bytes, w.length, &msg, NULL), needs ? -EBADMSG : 0);
+	kr_writer_fini(&w);
+}
+
+static void without_an_arena_messages_with_a_cred_or_ranges_are_refused(void **state)
+{
+	(void)state;
+	start(5, false);
+	for_each_message(decode_without_arena);
+}
+
 static void dumps_keep_keys_secret(void **state)
 {
 	struct kr_hello_reply hello = {.proto = 1, .ring_key = "a ring key"};
@@ -449,6 +468,7 @@ int main(void)
 		cmocka_unit_test(random_values_come_back_the_same),
 		cmocka_unit_test(the_largest_values_fit_their_message),
 		cmocka_unit_test(decoded_values_are_what_was_sent),
+		cmocka_unit_test(without_an_arena_messages_with_a_cred_or_ranges_are_refused),
 		cmocka_unit_test(dumps_keep_keys_secret),
 		cmocka_unit_test(messages_cut_at_any_length_or_too_long_are_refused),
 		cmocka_unit_test(random_bytes_never_crash),
