@@ -56,20 +56,26 @@ static int open_file(int dir_fd, uint32_t pair, const char *suffix, uint64_t *re
 	return fd;
 }
 
-/* Finds the header's copy that counts, and the slots. */
-static bool read_header(struct kr_scan_segment *segment, uint32_t version)
+/* The header's copy NUMBER, 0 or 1.  False: the index is too short for it. */
+static bool read_copy(const struct kr_scan_segment *segment, size_t number, struct kr_journal_header *ret_copy)
 {
-	struct kr_journal_header *header = &segment->header;
+	size_t at = number * KR_JOURNAL_HEADER_COPY;
+
+	if (at + sizeof(*ret_copy) > segment->index_length)
+		return false;
+	memcpy(ret_copy, segment->index + at, sizeof(*ret_copy));
+	return true;
+}
+
+/* Finds the header's copy that counts, and the slots. */
+static bool read_header(struct kr_scan_segment *segment)
+{
+	struct kr_journal_header *header = &segment->header, copy;
 	uint32_t there = 0;
 	bool found = false;
 
-	for (size_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY) {
-		struct kr_journal_header copy;
-
-		if (at + sizeof(copy) > segment->index_length)
-			break;
-		memcpy(&copy, segment->index + at, sizeof(copy));
-		if (!kr_journal_header_good(&copy, version) || (found && copy.number <= header->number))
+	for (size_t i = 0; i < 2 && read_copy(segment, i, &copy); i++) {
+		if (!kr_journal_header_good(&copy, KR_JOURNAL_VERSION) || (found && copy.number <= header->number))
 			continue;
 		*header = copy;
 		found = true;
@@ -85,15 +91,11 @@ static bool read_header(struct kr_scan_segment *segment, uint32_t version)
 /* The version of a sound header that another version of kairan has written; else 0. */
 static uint32_t other_version(const struct kr_scan_segment *segment)
 {
-	for (size_t at = 0; at <= KR_JOURNAL_HEADER_COPY; at += KR_JOURNAL_HEADER_COPY) {
-		struct kr_journal_header copy;
+	struct kr_journal_header copy;
 
-		if (at + sizeof(copy) > segment->index_length)
-			break;
-		memcpy(&copy, segment->index + at, sizeof(copy));
+	for (size_t i = 0; i < 2 && read_copy(segment, i, &copy); i++)
 		if (copy.version != KR_JOURNAL_VERSION && kr_journal_header_good(&copy, copy.version))
 			return copy.version;
-	}
 	return 0;
 }
 
@@ -158,7 +160,7 @@ static int open_segment(struct kr_scan *scan, uint32_t pair, struct kr_scan_segm
 	*segment = (struct kr_scan_segment){.pair = pair, .data_fd = -1};
 	err = map_index(scan, segment);
 	segment->data_fd = open_file(scan->dir_fd, pair, "data", &segment->data_length);
-	if (err == 0 && read_header(segment, KR_JOURNAL_VERSION))
+	if (err == 0 && read_header(segment))
 		return 1;
 	if (err == 0 && other_version(segment)) {
 		scan->other = other_version(segment);

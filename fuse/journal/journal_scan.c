@@ -100,19 +100,20 @@ static int add_ref(struct kr_scan *scan, const struct kr_scan_ref *ref)
 
 /* --- names ------------------------------------------------------------------------------------ */
 
+static int compare_names(const void *a, const void *b)
+{
+	const struct kr_scan_name *x = a, *y = b;
+
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
 const struct kr_scan_name *kr_scan_name(const struct kr_scan *scan, uint32_t number)
 {
-	size_t low = 0, high = scan->name_count;
+	const struct kr_scan_name key = {.number = number};
 
-	while (low < high) {
-		size_t middle = low + (high - low) / 2;
-
-		if (scan->names[middle].number < number)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low < scan->name_count && scan->names[low].number == number ? &scan->names[low] : NULL;
+	if (scan->name_count == 0)
+		return NULL;
+	return bsearch(&key, scan->names, scan->name_count, sizeof(key), compare_names);
 }
 
 static bool parse_name(const uint8_t *bytes, uint32_t length, struct kr_scan_name *ret)
@@ -125,13 +126,6 @@ static bool parse_name(const uint8_t *bytes, uint32_t length, struct kr_scan_nam
 	memcpy(ret->fid.bytes, bytes + 1, fid_length);
 	ret->hint = strndup((const char *)bytes + 1 + fid_length, length - 1 - fid_length);
 	return ret->hint != NULL;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	const struct kr_scan_name *x = a, *y = b;
-
-	return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* Ascending NAMEs: leaves one of each number.  They are equal but for the hint, so any does.  Where they are not (no
@@ -154,20 +148,6 @@ static void unite_names(struct kr_scan *scan)
 			free(first->hint);
 	}
 	scan->name_count = kept;
-}
-
-/* NAMEs that contradict each other stay where they are: the next start would believe a NAME that were left alone. */
-static void find_contradictions(struct kr_scan *scan)
-{
-	for (size_t i = 0; i < scan->ref_count; i++) {
-		struct kr_journal_record record;
-		uint32_t unused;
-
-		kr_scan_record(scan, &scan->refs[i], &record, &unused);
-		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_NAME &&
-			!kr_scan_name(scan, record.file))
-			scan->refs[i].kind = KR_SCAN_BAD_DATA;
-	}
 }
 
 /* All NAMEs by number. */
@@ -199,7 +179,6 @@ static int collect_names(struct kr_scan *scan, uint8_t *buffer)
 		return 0;
 	qsort(scan->names, scan->name_count, sizeof(*scan->names), compare_names);
 	unite_names(scan);
-	find_contradictions(scan);
 	return 0;
 }
 
@@ -339,7 +318,8 @@ static int compare_refs(const void *a, const void *b)
 	return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-/* Writes of files without a NAME: their bytes can go nowhere. */
+/* Writes of files without a NAME: their bytes can go nowhere.  NAMEs that contradict each other stay where they are,
+ * too: the next start would believe a NAME that were left alone. */
 static void find_nameless(struct kr_scan *scan)
 {
 	for (size_t i = 0; i < scan->ref_count; i++) {
@@ -347,8 +327,7 @@ static void find_nameless(struct kr_scan *scan)
 		uint32_t kept;
 
 		kr_scan_record(scan, &scan->refs[i], &record, &kept);
-		if (scan->refs[i].kind == KR_SCAN_GOOD && record.type == KR_JOURNAL_WRITE &&
-			!kr_scan_name(scan, record.file))
+		if (scan->refs[i].kind == KR_SCAN_GOOD && !kr_scan_name(scan, record.file))
 			scan->refs[i].kind = KR_SCAN_BAD_DATA;
 	}
 }
