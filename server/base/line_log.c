@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,29 +15,28 @@
 #include "common/base/fail.h"
 #include "common/base/util.h"
 
-enum { FRAME = 19 }; /* of a line: two newlines, a blank, the checksum */
-
 /* The newline in front ends an incomplete line before it. */
-void kr_line_log_add(struct kr_line_log *lines, const char *line)
+void kr_line_log_add(struct kr_writer *lines, const char *format, ...)
 {
-	size_t length = strlen(line) + FRAME;
+	char *line, checksum[24];
+	va_list arguments;
+	int length;
 
-	if (lines->length + length + 1 > lines->capacity) {
-		size_t capacity = KR_MAX(2 * lines->capacity, lines->length + length + 1024);
-		char *larger = realloc(lines->bytes, capacity);
-
-		lines->failed |= !larger;
-		if (!larger)
-			return;
-		lines->bytes = larger;
-		lines->capacity = capacity;
+	va_start(arguments, format);
+	length = vasprintf(&line, format, arguments);
+	va_end(arguments);
+	if (length < 0) {
+		lines->failed = true;
+		return;
 	}
-	snprintf(lines->bytes + lines->length, length + 1, "\n%s %016" PRIx64 "\n", line,
-		kr_checksum(line, strlen(line)));
-	lines->length += length;
+	kr_put_u8(lines, '\n');
+	kr_put_bytes(lines, line, (size_t)length);
+	length = snprintf(checksum, sizeof(checksum), " %016" PRIx64 "\n", kr_checksum(line, (size_t)length));
+	kr_put_bytes(lines, checksum, (size_t)length);
+	free(line);
 }
 
-int kr_line_log_append(const struct kr_line_log *lines, int fd)
+int kr_line_log_append(const struct kr_writer *lines, int fd)
 {
 	ssize_t written;
 
@@ -45,13 +45,16 @@ int kr_line_log_append(const struct kr_line_log *lines, int fd)
 	written = write(fd, lines->bytes, lines->length);
 	if (written < 0)
 		return -errno;
-	return (size_t)written < lines->length ? -ENOSPC : 0;
+	if ((size_t)written < lines->length)
+		return -ENOSPC;
+	return fdatasync(fd) < 0 ? -errno : 0;
 }
 
-int kr_line_log_write(const struct kr_line_log *lines, int dir, const char *name)
+int kr_line_log_write(const struct kr_writer *lines, int dir, const char *name)
 {
-	return lines->failed ? -ENOMEM :
-			       kr_write_file(dir, name, lines->length ? lines->bytes : "", lines->length, 0600);
+	return lines->failed ?
+		-ENOMEM :
+		kr_write_file(dir, name, lines->length ? (const char *)lines->bytes : "", lines->length, 0600);
 }
 
 /* Cuts LINE before its checksum. The lines of former versions' `conflicts` are JSON objects without one. */

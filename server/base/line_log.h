@@ -4,35 +4,25 @@
  * (recovery/conflict_log.h).
  *
  * A line is valid if and only if its checksum is right.  A reader skips all others: a crash or a full disk has cut them
- * short.  A writer appends lines, then calls fdatasync before it tells anybody what they say; or it replaces the
- * log, atomically and durably.  So a line that was told to anybody is read by every later instance, unless the disk
- * has changed it.  `kairan journal` prints the logs and counts invalid lines.  Any thread. */
+ * short.  A writer appends lines durably before it tells anybody what they say; or it replaces the log, atomically
+ * and durably.  So a line that was told to anybody is read by every later instance, unless the disk has changed it.
+ * `kairan journal` prints the logs and counts invalid lines.  Any thread. */
 #ifndef KR_SERVER_LINE_LOG_H
 #define KR_SERVER_LINE_LOG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/base/types.h"
+#include "common/rpc/wire.h"
 
-enum {
-	KR_LINE_MAX = 4 * KR_FID_MAX + 128, /* of all types but JSON objects, without the checksum */
-	KR_LINE_LOG_MAX = 64 << 20          /* of a longer log only the end is read, so that the server starts */
-};
+enum { KR_LINE_LOG_MAX = 64 << 20 }; /* of a longer log only the end is read, so that the server starts */
 
-/* Lines to write; zeros: none yet. The caller frees BYTES. */
-struct kr_line_log {
-	char *bytes;
-	size_t length, capacity;
-	bool failed; /* no memory for all lines */
-};
-
-/* LINE: without a newline, of any length. */
-void kr_line_log_add(struct kr_line_log *lines, const char *line);
-/* Appends the lines to the log FD (O_APPEND). 0 or -errno; then some of them may be there. Blocks. */
-int kr_line_log_append(const struct kr_line_log *lines, int fd);
+/* Adds a line, of any length and without a newline, to LINES, which are to be written. */
+void kr_line_log_add(struct kr_writer *lines, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Appends the lines to the log FD (O_APPEND), durably. 0 or -errno; then some of them may be there. Blocks. */
+int kr_line_log_append(const struct kr_writer *lines, int fd);
 /* Replaces DIR/NAME by the lines, durably. 0 or -errno with a reason. Blocks. */
-int kr_line_log_write(const struct kr_line_log *lines, int dir, const char *name);
+int kr_line_log_write(const struct kr_writer *lines, int dir, const char *name);
 
 /* Gives FN each valid line of TEXT (LENGTH bytes, then a 0; changed) without its checksum; FN may write into it. How
  * many invalid lines there are. PURE. */

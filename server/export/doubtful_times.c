@@ -73,18 +73,14 @@ static void read_line(void *doubts, char *line)
 
 static int write_log(const struct kr_doubts *doubts, int dir)
 {
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	int err;
 
-	for (unsigned i = 0; i < doubts->count; i++) {
-		char line[KR_LINE_MAX];
-
-		snprintf(line, sizeof(line), "doubt %" PRIu64 " %" PRIu64 " %" PRIu64, doubts->list[i].from_ns,
+	for (unsigned i = 0; i < doubts->count; i++)
+		kr_line_log_add(&lines, "doubt %" PRIu64 " %" PRIu64 " %" PRIu64, doubts->list[i].from_ns,
 			doubts->list[i].to_ns, doubts->list[i].salt);
-		kr_line_log_add(&lines, line);
-	}
 	err = kr_line_log_write(&lines, dir, log_name);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	return err;
 }
 

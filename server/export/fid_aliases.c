@@ -67,13 +67,12 @@ static void drop(struct kr_fid_aliases *aliases, struct alias *entry)
 
 /* --- the log ---------------------------------------------------------------------------------- */
 
-static void add_line(struct kr_line_log *lines, const struct kr_fid *alias, const struct kr_fid *real)
+static void add_line(struct kr_writer *lines, const struct kr_fid *alias, const struct kr_fid *real)
 {
-	char line[KR_LINE_MAX], alias_hex[HEX_MAX], real_hex[HEX_MAX];
+	char alias_hex[HEX_MAX], real_hex[HEX_MAX];
 
-	snprintf(line, sizeof(line), "alias %s %s", kr_hex_format(alias->bytes, alias->length, alias_hex),
+	kr_line_log_add(lines, "alias %s %s", kr_hex_format(alias->bytes, alias->length, alias_hex),
 		kr_hex_format(real->bytes, real->length, real_hex));
-	kr_line_log_add(lines, line);
 }
 
 static void read_line(void *context, char *line)
@@ -100,15 +99,13 @@ static int open_log(struct kr_fid_aliases *aliases)
 
 static int append(struct kr_fid_aliases *aliases, const struct kr_fid *alias, const struct kr_fid *real)
 {
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	int err = open_log(aliases);
 
 	add_line(&lines, alias, real);
 	if (!err)
 		err = kr_line_log_append(&lines, aliases->fd);
-	if (!err && fdatasync(aliases->fd) < 0)
-		err = -errno;
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
 }
 
@@ -210,7 +207,7 @@ int kr_fid_aliases_add(struct kr_fid_aliases *aliases, const struct kr_fid *alia
 int kr_fid_aliases_prune(
 	struct kr_fid_aliases *aliases, bool (*is_gone)(void *context, const struct kr_fid *alias), void *context)
 {
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	struct alias *entry;
 	bool any_gone = false;
 	int err = 0;
@@ -225,6 +222,6 @@ int kr_fid_aliases_prune(
 	}
 	if (any_gone)
 		err = kr_line_log_write(&lines, aliases->dir, log_name);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
 }

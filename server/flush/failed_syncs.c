@@ -27,7 +27,7 @@ struct write_job {
 	struct kr_job job;
 	struct kr_failed_syncs *failed;
 	struct kr_list waits;
-	struct kr_line_log text;
+	struct kr_writer text;
 	int err;
 };
 
@@ -111,7 +111,7 @@ static void written(struct kr_job *job)
 		wait->done(wait->context);
 		free(wait);
 	}
-	free(write->text.bytes);
+	kr_writer_fini(&write->text);
 	free(write);
 	start_write(failed);
 }
@@ -120,7 +120,7 @@ static void start_write(struct kr_failed_syncs *failed)
 {
 	struct write_job *write;
 	const struct failed_file *file;
-	char hex[2 * KR_FID_MAX + 1], line[KR_LINE_MAX];
+	char hex[2 * KR_FID_MAX + 1];
 
 	if (failed->writing || !failed->changed)
 		return;
@@ -130,10 +130,8 @@ static void start_write(struct kr_failed_syncs *failed)
 	write->failed = failed;
 	kr_list_init(&write->waits);
 	kr_list_move(&failed->waits, &write->waits);
-	KR_TABLE_FOR_EACH(file, &failed->files, link) {
-		snprintf(line, sizeof(line), "file %s", kr_hex_format(file->fid.bytes, file->fid.length, hex));
-		kr_line_log_add(&write->text, line);
-	}
+	KR_TABLE_FOR_EACH(file, &failed->files, link)
+		kr_line_log_add(&write->text, "file %s", kr_hex_format(file->fid.bytes, file->fid.length, hex));
 	kr_job_start(failed->server, &write->job, run_write, written);
 }
 

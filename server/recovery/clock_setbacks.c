@@ -101,17 +101,14 @@ static void read_line(void *context, char *line)
 	}
 }
 
-static void add_lines(const struct kr_setbacks *setbacks, const uint8_t boot_id[16], struct kr_line_log *lines)
+static void add_lines(const struct kr_setbacks *setbacks, const uint8_t boot_id[16], struct kr_writer *lines)
 {
-	char line[KR_LINE_MAX], hex[33];
+	char hex[33];
 
-	kr_hex_format(boot_id, 16, hex);
-	snprintf(line, sizeof(line), "boot %s %" PRIu64 " %" PRIu64, hex, setbacks->real_ns, setbacks->raw_ns);
-	kr_line_log_add(lines, line);
-	for (unsigned i = 0; i < setbacks->count; i++) {
-		snprintf(line, sizeof(line), "back %" PRId64 " %" PRId64, setbacks->list[i].to, setbacks->list[i].from);
-		kr_line_log_add(lines, line);
-	}
+	kr_line_log_add(lines, "boot %s %" PRIu64 " %" PRIu64, kr_hex_format(boot_id, 16, hex), setbacks->real_ns,
+		setbacks->raw_ns);
+	for (unsigned i = 0; i < setbacks->count; i++)
+		kr_line_log_add(lines, "back %" PRId64 " %" PRId64, setbacks->list[i].to, setbacks->list[i].from);
 }
 
 int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
@@ -134,12 +131,12 @@ int kr_setbacks_open(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 
 int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
 {
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	int err;
 
 	add_lines(setbacks, boot_id, &lines);
 	err = kr_line_log_write(&lines, dir, log_name);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	setbacks->unsaved = false;
 	setbacks->saved_ns = setbacks->raw_ns;
 	return err ? kr_fail_errno(err, "cannot write %s of the state directory", log_name) : 0;
@@ -147,7 +144,7 @@ int kr_setbacks_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_i
 
 struct save {
 	struct kr_job job;
-	struct kr_line_log lines;
+	struct kr_writer lines;
 	int err;
 };
 
@@ -167,7 +164,7 @@ static void saved(struct kr_job *job)
 	if (save->err && !setbacks->unsaved)
 		kr_log_error("cannot write %s of the state directory: %s", log_name, strerror(-save->err));
 	setbacks->unsaved |= save->err != 0;
-	free(save->lines.bytes);
+	kr_writer_fini(&save->lines);
 	free(save);
 }
 

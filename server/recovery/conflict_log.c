@@ -91,7 +91,7 @@ static void set_text(json_t *object, const char *name, const char *text)
 		json_object_set_new(object, name, kr_text_json(text));
 }
 
-static void add_line(struct kr_line_log *lines, const struct kr_conflict *conflict)
+static void add_line(struct kr_writer *lines, const struct kr_conflict *conflict)
 {
 	char hex[HEX_MAX];
 	json_t *object = json_object();
@@ -115,7 +115,7 @@ static void add_line(struct kr_line_log *lines, const struct kr_conflict *confli
 	text = json_dumps(object, JSON_COMPACT);
 	json_decref(object);
 	if (text)
-		kr_line_log_add(lines, text);
+		kr_line_log_add(lines, "%s", text);
 	lines->failed |= !text;
 	free(text);
 }
@@ -164,13 +164,13 @@ static void read_line(void *conflicts, char *line)
 static int rewrite(const struct kr_conflicts *conflicts, int dir)
 {
 	const struct kr_conflict *conflict;
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	int err;
 
 	KR_LIST_FOR_EACH(conflict, &conflicts->order, order)
 		add_line(&lines, conflict);
 	err = kr_line_log_write(&lines, dir, log_name);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	return err;
 }
 
@@ -215,7 +215,7 @@ static void shorten_log(struct kr_conflicts *conflicts)
 
 int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *conflict)
 {
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	int err;
 
 	add_line(&lines, conflict);
@@ -223,9 +223,7 @@ int kr_conflicts_log(struct kr_conflicts *conflicts, const struct kr_conflict *c
 	if (++conflicts->lines > conflicts->counted + KR_CONFLICTS_SPARE)
 		shorten_log(conflicts);
 	err = kr_line_log_append(&lines, conflicts->fd);
-	free(lines.bytes);
-	if (!err && fdatasync(conflicts->fd) < 0)
-		err = -errno;
+	kr_writer_fini(&lines);
 	return err ? kr_fail_errno(err, "cannot record a conflict in the state directory") : 0;
 }
 

@@ -46,7 +46,7 @@ static void make_directory(void)
 	atexit(away);
 }
 
-static void add_lines(struct kr_line_log *lines, const uint8_t *bytes, size_t length)
+static void add_lines(struct kr_writer *lines, const uint8_t *bytes, size_t length)
 {
 	KR_AUTO_FREE char *text = kr_xcalloc(1, length + 1);
 	char *line, *rest = text;
@@ -55,7 +55,7 @@ static void add_lines(struct kr_line_log *lines, const uint8_t *bytes, size_t le
 	for (size_t i = 0; i < length; i++)
 		text[i] = text[i] ? text[i] : ' ';
 	while ((line = strsep(&rest, "\n")))
-		kr_line_log_add(lines, line);
+		kr_line_log_add(lines, "%s", line);
 }
 
 static void write_logs(const void *bytes, size_t length)
@@ -108,7 +108,7 @@ static const char *conflicts_of(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 {
 	KR_AUTO_FREE char *first = NULL, *second = NULL;
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	size_t damaged;
 
 	if (length == 0)
@@ -120,7 +120,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 		write_logs(bytes + 1, length - 1);
 	else
 		write_logs(lines.bytes, lines.length);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	free(content(&damaged));
 	start();
 	unlinkat(dir, "aliases", 0); /* is written anew only when files of it are gone */

@@ -43,7 +43,7 @@ static size_t parse(const char *text, struct found *ret_found)
 static void lines_have_their_golden_bytes(void **state)
 {
 	static const char golden[] = "\nfile 0102 2703347dbb13068d\n\n{\"place\":\"d/f g\"} 0437da3db49c07bf\n";
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 
 	(void)state;
 	kr_line_log_add(&lines, "file 0102");
@@ -51,12 +51,12 @@ static void lines_have_their_golden_bytes(void **state)
 	assert_false(lines.failed);
 	assert_int_equal(lines.length, strlen(golden));
 	assert_memory_equal(lines.bytes, golden, strlen(golden));
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 }
 
 static void a_damaged_line_is_skipped_and_counted(void **state)
 {
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	struct found found;
 	char *text;
 
@@ -73,23 +73,24 @@ static void a_damaged_line_is_skipped_and_counted(void **state)
 	assert_int_equal(found.count, 1);
 	assert_string_equal(found.lines[0], "doubt 4 5 6");
 	free(text);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 }
 
 static void a_line_of_any_length_comes_back(void **state)
 {
 	static char line[LONG + 1];
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	struct found found;
 
 	(void)state;
 	memset(line, 'x', LONG);
-	kr_line_log_add(&lines, line);
+	kr_line_log_add(&lines, "%s", line);
 	kr_line_log_add(&lines, "next");
-	assert_int_equal(parse(lines.bytes, &found), 0);
+	kr_put_u8(&lines, '\0');
+	assert_int_equal(parse((const char *)lines.bytes, &found), 0);
 	assert_int_equal(found.count, 2);
 	assert_string_equal(found.lines[0], line);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 }
 
 /* `conflicts` of former versions. */
@@ -106,7 +107,7 @@ static void a_json_object_needs_no_checksum(void **state)
 static void of_a_log_that_is_too_long_the_end_is_read(void **state)
 {
 	char path[] = "/dev/shm/kr-lines-XXXXXX";
-	struct kr_line_log lines = {0};
+	struct kr_writer lines = {0};
 	struct found found = {0};
 	size_t damaged;
 	int dir, fd;
@@ -128,7 +129,7 @@ static void of_a_log_that_is_too_long_the_end_is_read(void **state)
 	rmdir(path);
 	close(fd);
 	close(dir);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 }
 
 int main(void)

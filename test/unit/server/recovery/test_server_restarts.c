@@ -194,15 +194,14 @@ static void another_directory_at_the_same_path_is_refused(void **state)
 /* DIR/clock, as an instance that was alive the last time at REAL_NS has left it. */
 static void write_clock(const struct fixture *f, uint64_t real_ns)
 {
-	struct kr_line_log lines = {0};
-	char hex[33], line[KR_LINE_MAX];
+	struct kr_writer lines = {0};
+	char hex[33];
 	int dir = open(f->state_path, O_RDONLY | O_DIRECTORY);
 
 	kr_hex_format(f->server.boot_id, 16, hex);
-	snprintf(line, sizeof(line), "boot %s %llu 1", hex, (unsigned long long)real_ns);
-	kr_line_log_add(&lines, line);
+	kr_line_log_add(&lines, "boot %s %llu 1", hex, (unsigned long long)real_ns);
 	assert_int_equal(kr_write_file(dir, "clock", lines.bytes, lines.length, 0600), 0);
-	free(lines.bytes);
+	kr_writer_fini(&lines);
 	close(dir);
 }
 
