@@ -228,29 +228,25 @@ void kr_kernel_attrs_drop_held(struct kr_mount *mount, const struct kr_fid *fid)
 		notify_held(mount, number);
 }
 
-struct later {
-	struct kr_notify_job job;
-};
-
 static void dropped(struct kr_notify_job *job, int err)
 {
 	(void)err;
-	free(KR_CONTAINER_OF(job, struct later, job));
+	free(job);
 }
 
 void kr_kernel_attrs_drop_later(struct kr_mount *mount, const struct kr_fid *fid)
 {
 	uint64_t number = may_grant(mount) ? kr_inode_take_grant_of(mount->inodes, fid, kr_clock_ns()) : 0;
-	struct later *later;
+	struct kr_notify_job *job;
 
 	if (!number)
 		return;
-	later = kr_xcalloc(1, sizeof(*later));
-	later->job.nodeid = number;
-	later->job.count = 1;
-	later->job.ranges[0] = KR_NOTIFY_ATTRIBUTES;
-	later->job.done = dropped;
-	kr_notify(mount->attr_notifier, &later->job);
+	job = kr_xcalloc(1, sizeof(*job));
+	job->nodeid = number;
+	job->count = 1;
+	job->ranges[0] = KR_NOTIFY_ATTRIBUTES;
+	job->done = dropped;
+	kr_notify(mount->attr_notifier, job);
 }
 
 void kr_kernel_attrs_settle(struct kr_mount *mount, struct kr_kernel_attrs_waiter *waiter)

@@ -186,14 +186,10 @@ static bool lead(void)
 /* With the lock, which others get meanwhile. */
 static void wait_briefly(void)
 {
-	struct timespec until;
+	struct timespec until = kr_monotonic_after(KR_BRIEF_MS * KR_NS_PER_MS);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += KR_BRIEF_MS * (long)KR_NS_PER_MS;
-	until.tv_sec += until.tv_nsec / (long)KR_NS_PER_S;
-	until.tv_nsec %= (long)KR_NS_PER_S;
-	while (!briefs.ended && pthread_cond_timedwait(&briefs.changed, &briefs.lock, &until) == 0)
-		;
+	while (!briefs.ended && kr_cond_wait_until(&briefs.changed, &briefs.lock, until))
+		continue;
 }
 
 /* False: the loop has ended.  True: a job is too long, and the caller is the loop thread from now on. */
@@ -255,17 +251,13 @@ static void *be_spare(void *context)
 
 void kr_brief_serve(uv_loop_t *loop)
 {
-	pthread_condattr_t monotonic;
 	pthread_t spare;
 	int err = uv_async_init(loop, &briefs.back, on_back);
 
 	assert(err == 0);
 	uv_unref((uv_handle_t *)&briefs.back);
 	uv_idle_init(loop, &briefs.busy);
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&briefs.changed, &monotonic);
-	pthread_condattr_destroy(&monotonic);
+	pthread_cond_init(&briefs.changed, NULL);
 	kr_list_init(&briefs.waiting);
 	kr_list_init(&briefs.finished);
 	briefs.loop = loop;

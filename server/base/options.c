@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/fail.h"
@@ -103,33 +102,22 @@ struct network {
 };
 
 /* "10.1.0.0/16", "fd00::/8", or one address. -EINVAL with a reason. */
-static int parse_bits(const char *text, unsigned most, unsigned *ret_bits)
-{
-	char *end;
-	unsigned long bits = strtoul(text, &end, 10);
-
-	if (text[0] < '0' || text[0] > '9' || *end || bits > most)
-		return -EINVAL;
-	*ret_bits = (unsigned)bits;
-	return 0;
-}
-
 static int parse_network(const char *text, struct network *ret_network)
 {
 	size_t length = strcspn(text, "/%");
 	char address[INET6_ADDRSTRLEN];
-	unsigned most;
+	uint64_t most, bits;
 
 	*ret_network = (struct network){.family = memchr(text, ':', length) ? AF_INET6 : AF_INET};
-	most = ret_network->family == AF_INET6 ? 128 : 32;
-	ret_network->bits = most;
+	most = bits = ret_network->family == AF_INET6 ? 128 : 32;
 	if (length >= sizeof(address) || text[length] == '%')
 		return kr_fail(-EINVAL, "'%s' is not a network (10.1.0.0/16, fd00::/8)", text);
 	memcpy(address, text, length);
 	address[length] = '\0';
 	if (inet_pton(ret_network->family, address, ret_network->address) != 1 ||
-		(text[length] && parse_bits(text + length + 1, most, &ret_network->bits)))
+		(text[length] && !kr_parse_number(text + length + 1, 0, most, &bits)))
 		return kr_fail(-EINVAL, "'%s' is not a network (10.1.0.0/16, fd00::/8)", text);
+	ret_network->bits = (unsigned)bits;
 	return 0;
 }
 

@@ -186,8 +186,7 @@ static struct kr_key_owner read_owner(const struct kr_state *state, const char *
 static int read_nodes(struct kr_state *state)
 {
 	struct kr_state_facts *facts = &state->facts;
-	int fd = openat(state->nodes_dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	DIR *dir = kr_opendir_at(state->nodes_dir, ".");
 	struct dirent *entry;
 
 	if (!dir)
