@@ -216,15 +216,8 @@ static ssize_t shim_writev(int fd, struct iovec *iov, int count, void *userdata)
 	return write_reply(fd, iov, count);
 }
 
-/* Not used: splicing is off (kr_shim_init), but libfuse 3.14 requires the function. */
-static ssize_t shim_splice_receive(
-	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
-{
-	(void)userdata;
-	return splice(fd_in, offset_in, fd_out, offset_out, length, flags);
-}
-
-static ssize_t shim_splice_send(
+/* Not used: splicing is off (kr_shim_init), but libfuse 3.14 requires the functions. */
+static ssize_t shim_splice(
 	int fd_in, off_t *offset_in, int fd_out, off_t *offset_out, size_t length, unsigned flags, void *userdata)
 {
 	(void)userdata;
@@ -233,10 +226,8 @@ static ssize_t shim_splice_send(
 
 int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply)
 {
-	static const struct fuse_custom_io io = {.writev = shim_writev,
-		.read = shim_read,
-		.splice_receive = shim_splice_receive,
-		.splice_send = shim_splice_send};
+	static const struct fuse_custom_io io = {
+		.writev = shim_writev, .read = shim_read, .splice_receive = shim_splice, .splice_send = shim_splice};
 	int err;
 
 	reply_hook = on_reply;
@@ -280,27 +271,27 @@ int kr_shim_notify(int fd, const void *message, size_t length)
 	return writev(fd, iov, head.len > length ? 2 : 1) >= 0 || (errno == EFAULT && head.len > length) ? 0 : -errno;
 }
 
-int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel)
+int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi)
 {
 	int err;
 
 #ifndef KR_FUSE_SHIM
-	fi->parallel_direct_writes = parallel;
+	fi->parallel_direct_writes = true;
 #endif
-	mark(parallel);
+	mark(true);
 	err = fuse_reply_open(req, fi);
 	mark(false);
 	return err;
 }
 
-int kr_shim_reply_create(fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi, bool parallel)
+int kr_shim_reply_create(fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi)
 {
 	int err;
 
 #ifndef KR_FUSE_SHIM
-	fi->parallel_direct_writes = parallel;
+	fi->parallel_direct_writes = true;
 #endif
-	mark(parallel);
+	mark(true);
 	err = fuse_reply_create(req, entry, fi);
 	mark(false);
 	return err;

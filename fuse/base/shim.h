@@ -20,11 +20,10 @@ typedef void (*kr_shim_reply_fn)(void *userdata, const struct iovec *iov, int co
 int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply);
 /* In the INIT handler. */
 void kr_shim_init(struct fuse_conn_info *conn);
-/* As fuse_reply_open and fuse_reply_create.  PARALLEL: writes of a direct_io handle may run at the same time.  -ENOENT:
- * the program was interrupted, so no RELEASE (and no INVALIDATE) will come.  The caller must undo the open. */
-int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel);
-int kr_shim_reply_create(
-	fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi, bool parallel);
+/* As fuse_reply_open and fuse_reply_create; writes of a direct_io handle may run at the same time.  -ENOENT: the
+ * program was interrupted, so no RELEASE (and no INVALIDATE) will come.  The caller must undo the open. */
+int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi);
+int kr_shim_reply_create(fuse_req_t req, const struct fuse_entry_param *entry, struct fuse_file_info *fi);
 /* Makes the kernel take SIZE (> 0) as the file's least size, without giving it any bytes.  May wait for a page's lock.
  * 0 or -errno (-ENOENT: the kernel does not know the file any more). */
 int kr_shim_grow(struct fuse_session *fuse, uint64_t number, uint64_t size);

@@ -461,7 +461,7 @@ static void step_open(struct kr_op *op)
 	handle->batch_file = handle->direct = true;
 	fi.fh = (uintptr_t)handle;
 	fi.direct_io = 1;
-	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) < 0)
+	if (kr_shim_reply_open(kr_op_finish(op), &fi) < 0)
 		kr_handle_release(handle);
 	kr_op_free(op);
 }

@@ -197,7 +197,7 @@ static void finish_open(struct open_op *open)
 	if (!may_finish(open))
 		return;
 	handle = new_handle(open->file_op.file, &fi, open->readable);
-	if (kr_shim_reply_open(kr_op_finish(op), &fi, true) < 0)
+	if (kr_shim_reply_open(kr_op_finish(op), &fi) < 0)
 		kr_handle_release(handle);
 	kr_op_free(op);
 }
@@ -354,7 +354,7 @@ static void finish_create(struct open_op *open)
 		kr_handle_release(handle);
 		return;
 	}
-	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi, true) < 0) {
+	if (kr_shim_reply_create(kr_op_finish(op), &entry, &fi) < 0) {
 		kr_handle_release(handle);
 		kr_op_entry_undo(op->mount, &entry);
 	}

@@ -42,10 +42,9 @@ bool kr_shim_direct_io_mmap(void)
 {
 	return true;
 }
-int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi, bool parallel)
+int kr_shim_reply_open(fuse_req_t req, struct fuse_file_info *fi)
 {
 	assert_ptr_equal(req, request);
-	(void)parallel;
 	kernel.opened++;
 	kernel.fi = *fi;
 	return 0;
