@@ -15,7 +15,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "fuse/base/notify.h"
-#include "fuse/ops/op.h"
+#include "fuse/ops/op_file.h"
 #include "fuse/base/options.h"
 #include "fuse/base/shim.h"
 
@@ -353,11 +353,9 @@ void kr_op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 /* --- setattr ---------------------------------------------------------------------------------- */
 
 struct setattr_op {
-	struct kr_op op;
+	struct kr_file_op file_op; /* without a file: no program of this node has it open */
 	uint64_t number;
 	struct kr_setattr_request msg;
-	struct kr_file *file; /* NULL: no program of this node has it open */
-	struct kr_file_waiter waiter;
 	uint64_t size;       /* UINT64_MAX: not set */
 	uint64_t behind;     /* the FLUSH behind which SETATTR went out without waiting for its reply; 0: none */
 	uint64_t generation; /* kr_files_generation when it was sent */
@@ -371,15 +369,15 @@ static void note_set(const struct setattr_op *setattr, const struct kr_attr *att
 {
 	const uint32_t valid = setattr->msg.valid;
 
-	kr_flush_attributes_set(setattr->file,
+	kr_flush_attributes_set(setattr->file_op.file,
 		valid & (KR_SET_SIZE | KR_SET_MTIME | KR_SET_MTIME_NOW) ? &attr->mtime : NULL, valid & KR_SET_MODE);
 }
 
 /* Whether what was written before may have been sent again while SETATTR was on its way, and have undone it. */
 static bool is_undone(const struct setattr_op *setattr)
 {
-	return setattr->file && setattr->size == UINT64_MAX &&
-		setattr->generation != kr_files_generation(setattr->op.mount->files);
+	return setattr->file_op.file && setattr->size == UINT64_MAX &&
+		setattr->generation != kr_files_generation(setattr->file_op.op.mount->files);
 }
 
 /* Whether the server has done it, after the FLUSH behind which it went out.  It does not go behind a FLUSH twice. */
@@ -391,23 +389,23 @@ static bool in_order(struct setattr_op *setattr, int err)
 	setattr->msg.valid &= ~(uint32_t)KR_SET_BEHIND;
 	if (err == 0 && is_undone(setattr))
 		return false;
-	return !behind || (err != -EAGAIN && (err || kr_flush_was_taken(setattr->file, behind)));
+	return !behind || (err != -EAGAIN && (err || kr_flush_was_taken(setattr->file_op.file, behind)));
 }
 
 static void on_setattr(struct kr_op *op, int err, const void *message, struct kr_buf *data)
 {
-	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, file_op.op);
 	struct kr_attr attr = {0};
 
 	(void)data;
 	if (err == 0)
 		attr = ((const struct kr_setattr_reply *)message)->attr;
-	if (setattr->file) {
-		kr_file_after_change(setattr->file, err, setattr->size, err ? NULL : &attr);
+	if (setattr->file_op.file) {
+		kr_file_after_change(setattr->file_op.file, err, setattr->size, err ? NULL : &attr);
 		if (err == 0)
 			note_set(setattr, &attr);
 		if (err == 0)
-			kr_file_overlay_attr(setattr->file, kr_clock_ns(), true, &attr);
+			kr_file_overlay_attr(setattr->file_op.file, kr_clock_ns(), true, &attr);
 	}
 	if (!in_order(setattr, err)) {
 		step_setattr(op);
@@ -423,8 +421,8 @@ static void on_setattr(struct kr_op *op, int err, const void *message, struct kr
 
 static void send_setattr(struct setattr_op *setattr)
 {
-	setattr->generation = kr_files_generation(setattr->op.mount->files);
-	kr_op_send(&setattr->op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
+	setattr->generation = kr_files_generation(setattr->file_op.op.mount->files);
+	kr_op_send(&setattr->file_op.op, KR_MSG_SETATTR, &setattr->msg, 0, on_setattr);
 }
 
 /* A SETATTR that changes no bytes goes out right behind the FLUSH that must precede it, which spares a round trip. */
@@ -433,7 +431,7 @@ static void send_behind(struct setattr_op *setattr)
 	if (setattr->size != UINT64_MAX || setattr->waited)
 		return;
 	setattr->waited = true;
-	setattr->behind = kr_flush_under_way(setattr->file, setattr->waiter.seq);
+	setattr->behind = kr_flush_under_way(setattr->file_op.file, setattr->file_op.waiter.seq);
 	if (!setattr->behind)
 		return;
 	setattr->msg.valid |= KR_SET_BEHIND;
@@ -442,21 +440,21 @@ static void send_behind(struct setattr_op *setattr)
 
 static void wait_for_flush(struct setattr_op *setattr)
 {
-	kr_op_waits_for(&setattr->op, KR_WAIT_FLUSH);
+	kr_op_waits_for(&setattr->file_op.op, KR_WAIT_FLUSH);
 	send_behind(setattr);
 }
 
 static void step_setattr(struct kr_op *op)
 {
-	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, file_op.op);
 	int err = 0;
 
 	if (op->call)
 		return;
 	if (kr_op_given_up(op))
 		err = kr_op_given_up(op);
-	else if (setattr->file)
-		err = kr_file_before_change(setattr->file, &setattr->waiter, setattr->size);
+	else if (setattr->file_op.file)
+		err = kr_file_before_change(setattr->file_op.file, &setattr->file_op.waiter, setattr->size);
 	if (err == -EAGAIN)
 		wait_for_flush(setattr);
 	else if (err < 0)
@@ -465,27 +463,13 @@ static void step_setattr(struct kr_op *op)
 		send_setattr(setattr);
 }
 
-static void wake_setattr(struct kr_waiter *waiter)
-{
-	step_setattr(&KR_CONTAINER_OF(waiter, struct setattr_op, waiter.waiter)->op);
-}
-
 static void begin_setattr(struct kr_op *op)
 {
-	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
+	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, file_op.op);
 
-	setattr->file = kr_file_find(op->mount, &setattr->msg.file);
+	setattr->file_op.file = kr_file_find(op->mount, &setattr->msg.file);
 	op->step = step_setattr;
 	step_setattr(op);
-}
-
-static void fini_setattr(struct kr_op *op)
-{
-	struct setattr_op *setattr = KR_CONTAINER_OF(op, struct setattr_op, op);
-
-	if (setattr->file)
-		kr_file_unwait(&setattr->waiter);
-	kr_file_put(setattr->file);
 }
 
 static struct kr_time time_of(struct timespec time)
@@ -530,8 +514,7 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 	op = kr_op_new(sizeof(*op), mount, req, "setattr", begin_setattr);
 	if (!op)
 		return;
-	op->op.fini = fini_setattr;
-	op->waiter.waiter.wake = wake_setattr;
+	kr_file_op_init(&op->file_op);
 	op->number = ino;
 	op->size = valid & FUSE_SET_ATTR_SIZE ? (uint64_t)stat->st_size : UINT64_MAX;
 	op->msg = (struct kr_setattr_request){.valid = valid_bits(valid),
@@ -541,11 +524,11 @@ void kr_op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *stat, int valid,
 		.size = (uint64_t)stat->st_size,
 		.atime = time_of(stat->st_atim),
 		.mtime = time_of(stat->st_mtim)};
-	kr_op_keep_cred(&op->op, &op->msg.cred);
+	kr_op_keep_cred(&op->file_op.op, &op->msg.cred);
 	if (valid & FUSE_SET_ATTR_SIZE && fi && kr_handle_of(fi)->writable)
 		op->msg.valid |= KR_SET_BY_HANDLE;
 	kr_inode_fid(mount->inodes, ino, &op->msg.file);
-	kr_op_post(&op->op);
+	kr_op_post(&op->file_op.op);
 }
 
 /* --- statfs, access, ioctl -------------------------------------------------------------------- */

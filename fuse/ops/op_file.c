@@ -25,6 +25,12 @@ void kr_file_op_fini(struct kr_op *op)
 	kr_file_put(file_op->file);
 }
 
+void kr_file_op_init(struct kr_file_op *op)
+{
+	op->op.fini = kr_file_op_fini;
+	op->waiter.waiter.wake = wake;
+}
+
 void *kr_file_op_new(
 	size_t size, fuse_req_t req, const char *name, struct kr_file *file, void (*step)(struct kr_op *op))
 {
@@ -32,8 +38,7 @@ void *kr_file_op_new(
 
 	if (!op)
 		return NULL;
-	op->op.fini = kr_file_op_fini;
-	op->waiter.waiter.wake = wake;
+	kr_file_op_init(op);
 	op->file = kr_file_get(file);
 	return op;
 }

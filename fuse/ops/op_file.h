@@ -29,12 +29,14 @@ int kr_file_append(struct kr_file *file, uint64_t offset, const char *data, size
 struct kr_file_op {
 	struct kr_op op; /* first */
 	struct kr_file_waiter waiter;
-	struct kr_file *file; /* a reference */
+	struct kr_file *file; /* a reference; NULL: none (yet) */
 };
 
 /* As kr_op_new, for an op that begins with a struct kr_file_op; takes a reference of FILE. */
 void *kr_file_op_new(
 	size_t size, fuse_req_t req, const char *name, struct kr_file *file, void (*step)(struct kr_op *op));
+/* For such an op from kr_op_new, which gets its file later. */
+void kr_file_op_init(struct kr_file_op *op);
 /* Every such op's fini must call it. */
 void kr_file_op_fini(struct kr_op *op);
 /* Loop thread: steps the op when the file changes.  KINDS: the lease kinds that the op needs, 0 for none in particular.

@@ -412,11 +412,6 @@ static void step_create(struct kr_op *op)
 	kr_op_send(op, KR_MSG_CREATE, &msg, 0, on_created);
 }
 
-static void wake_create(struct kr_waiter *waiter)
-{
-	step_create(&KR_CONTAINER_OF(waiter, struct kr_file_op, waiter.waiter)->op);
-}
-
 static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, const struct fuse_file_info *fi)
 {
 	struct kr_mount *mount = kr_op_mount(req);
@@ -424,8 +419,8 @@ static void create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t m
 
 	if (!op)
 		return;
+	kr_file_op_init(&op->file_op);
 	op->file_op.op.fini = fini_create;
-	op->file_op.waiter.waiter.wake = wake_create;
 	op->fi = *fi;
 	op->mode = mode;
 	op->umask = fuse_req_ctx(req)->umask;
