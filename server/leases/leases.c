@@ -221,7 +221,7 @@ static void ask_table(struct kr_sfile *file, struct kr_lease_waiter *waiter)
 
 /* --- the server's own operations -------------------------------------------------------------- */
 
-void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
+void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
 	enum kr_lease_commitment commitment, void (*granted)(struct kr_operation *operation))
 {
 	*operation = (struct kr_operation){
@@ -231,12 +231,6 @@ void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfil
 	kr_sfile_ref(file);
 	ask_table(file, &operation->waiter);
 	kr_sfile_put(file);
-}
-
-void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
-	void (*granted)(struct kr_operation *operation))
-{
-	kr_operation_start_committed(operation, file, node, kinds, KR_COMMITTED_OTHERS, granted);
 }
 
 void kr_operation_end(struct kr_operation *operation)
@@ -252,6 +246,11 @@ void kr_operation_end(struct kr_operation *operation)
 		kr_lease_table_withdraw(&file->leases, &operation->waiter);
 	operation->held = false;
 	kr_sfile_put(file);
+}
+
+void kr_operation_cancel(struct kr_request *request)
+{
+	kr_operation_end(request->state);
 }
 
 uint8_t kr_operation_leave(const struct kr_operation *operation, struct kr_session *session, uint8_t kinds)

@@ -4,6 +4,8 @@
 
 #include "server/leases/file_table.h"
 
+struct kr_request;
+
 /* An operation of the server on a file: while it holds, no other node has a lease that excludes the operation. */
 struct kr_operation {
 	struct kr_lease_waiter waiter;
@@ -12,16 +14,15 @@ struct kr_operation {
 	void (*granted)(struct kr_operation *operation);
 };
 /* Asks for KINDS for NODE, whose own leases stay (0: all nodes give theirs up).  READ: no other node writes;
- * READ|WRITE: no other node reads or writes.  GRANTED follows, possibly from inside this call.  The caller owns the
+ * READ|WRITE: no other node reads or writes.  0: waits only until what is applied now is committed.  COMMITMENT: the
+ * bytes that are to be committed before.  GRANTED follows, possibly from inside this call.  The caller owns the
  * memory. */
 void kr_operation_start(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
-	void (*granted)(struct kr_operation *operation));
-/* The same with other bytes to be committed before than those of other nodes.  KINDS may be 0: waits only until what
- * is applied now is committed. */
-void kr_operation_start_committed(struct kr_operation *operation, struct kr_sfile *file, uint32_t node, uint8_t kinds,
 	enum kr_lease_commitment commitment, void (*granted)(struct kr_operation *operation));
 /* Withdraws or ends OPERATION; also fine on a zeroed one. */
 void kr_operation_end(struct kr_operation *operation);
+/* The `cancel` of a REQUEST whose state begins with its operation: ends that. */
+void kr_operation_cancel(struct kr_request *request);
 
 /* A wait until other nodes have given back the READ that they had when the bytes of FILE changed. */
 struct kr_readers_gone {

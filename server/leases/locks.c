@@ -123,8 +123,7 @@ static void begin_release(struct kr_sfile_locks *locks, const struct kr_session 
 		wait->release = release;
 		release->pending++;
 		kr_list_append(&release->waits, &wait->link);
-		kr_operation_start_committed(
-			&wait->operation, attachment->file, 0, 0, KR_COMMITTED_OTHERS, file_committed);
+		kr_operation_start(&wait->operation, attachment->file, 0, 0, KR_COMMITTED_OTHERS, file_committed);
 	}
 	if (--release->pending == 0) {
 		release->pending = 1;

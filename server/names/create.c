@@ -235,7 +235,7 @@ static void open_existing(struct kr_request *request)
 		return;
 	}
 	request->cancel = cancel_existing;
-	kr_operation_start_committed(&create->operation, create->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
+	kr_operation_start(&create->operation, create->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
 		cuts ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, existing_granted);
 }
 

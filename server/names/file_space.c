@@ -72,8 +72,8 @@ static void take_next(struct space *space)
 		space->start(space->request);
 		return;
 	}
-	kr_operation_start_committed(&space->operations[i], space->files[i], space->request->session->node,
-		space->kinds[i], space->kinds[i] == KR_LEASE_ALL ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS,
+	kr_operation_start(&space->operations[i], space->files[i], space->request->session->node, space->kinds[i],
+		space->kinds[i] == KR_LEASE_ALL ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS,
 		i == 0 ? take_first : take_second);
 }
 

@@ -110,7 +110,7 @@ uint8_t kr_opens_opened(struct kr_request *request, struct kr_sfile *file, uint3
 /* --- OPEN ------------------------------------------------------------------------------------- */
 
 struct open_state {
-	struct kr_operation operation; /* of O_TRUNC; else the wait for other nodes' bytes to be committed */
+	struct kr_operation operation; /* first; of O_TRUNC; else the wait for other nodes' bytes to be committed */
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint64_t changes;
@@ -250,9 +250,10 @@ static void cut_done(struct kr_request *request)
 		kr_truncate_barrier_end(request, open->file, cut_synced);
 }
 
-static void start_open(struct kr_request *request)
+static void open_granted(struct kr_operation *operation)
 {
-	struct open_state *open = request->state;
+	struct open_state *open = KR_CONTAINER_OF(operation, struct open_state, operation);
+	struct kr_request *request = open->request;
 
 	request->effect.committed = true;
 	request->cancel = NULL;
@@ -266,23 +267,13 @@ static void start_open(struct kr_request *request)
 	kr_request_run(request, run_open, truncates(request) ? cut_done : open_done);
 }
 
-static void open_granted(struct kr_operation *operation)
-{
-	start_open(KR_CONTAINER_OF(operation, struct open_state, operation)->request);
-}
-
-static void cancel_open(struct kr_request *request)
-{
-	kr_operation_end(&((struct open_state *)request->state)->operation);
-}
-
 static void open_after_others(struct kr_request *request)
 {
 	struct open_state *open = request->state;
 	bool cuts = truncates(request);
 
-	request->cancel = cancel_open;
-	kr_operation_start_committed(&open->operation, open->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
+	request->cancel = kr_operation_cancel;
+	kr_operation_start(&open->operation, open->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
 		cuts ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, open_granted);
 }
 

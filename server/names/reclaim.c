@@ -25,7 +25,7 @@
 #include "server/names/names.h"
 
 struct reclaim {
-	struct kr_operation operation; /* this and the next one: for a late node that has bytes */
+	struct kr_operation operation; /* first; this and the next one: for a late node that has bytes */
 	struct kr_late_claim claim;
 	struct kr_request *request;
 	struct kr_sfile *file;
@@ -248,11 +248,6 @@ static void reclaim_granted(struct kr_operation *operation)
 	start_reclaim(KR_CONTAINER_OF(operation, struct reclaim, operation)->request);
 }
 
-static void cancel_reclaim(struct kr_request *request)
-{
-	kr_operation_end(&((struct reclaim *)request->state)->operation);
-}
-
 /* No node may write, or go on reading older bytes, while the server finds out whether any node has written. */
 static void claim(struct kr_request *request)
 {
@@ -264,8 +259,9 @@ static void claim(struct kr_request *request)
 		return;
 	}
 	kr_late_claim_begin(&reclaim->claim, request, reclaim->file);
-	request->cancel = cancel_reclaim;
-	kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL, reclaim_granted);
+	request->cancel = kr_operation_cancel;
+	kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL,
+		KR_COMMITTED_OTHERS, reclaim_granted);
 }
 
 static void go_on(struct kr_request *request)

@@ -21,7 +21,7 @@
 /* --- SETATTR ---------------------------------------------------------------------------------- */
 
 struct setattr {
-	struct kr_operation operation;
+	struct kr_operation operation; /* first */
 	struct kr_sfile *file;
 	struct kr_request *request;
 	bool through_handle;
@@ -106,9 +106,10 @@ static void setattr_done(struct kr_request *request)
 		finish_setattr(request);
 }
 
-static void start_setattr(struct kr_request *request)
+static void setattr_granted(struct kr_operation *operation)
 {
-	struct setattr *setattr = request->state;
+	struct setattr *setattr = KR_CONTAINER_OF(operation, struct setattr, operation);
+	struct kr_request *request = setattr->request;
 
 	request->effect.committed = true;
 	request->cancel = NULL;
@@ -116,18 +117,6 @@ static void start_setattr(struct kr_request *request)
 	if (request->msg.setattr_request.valid & KR_SET_SIZE)
 		kr_sfile_changing(setattr->file);
 	kr_request_run(request, run_setattr, setattr_done);
-}
-
-static void setattr_granted(struct kr_operation *operation)
-{
-	struct setattr *setattr = KR_CONTAINER_OF(operation, struct setattr, operation);
-
-	start_setattr(setattr->request);
-}
-
-static void cancel_setattr(struct kr_request *request)
-{
-	kr_operation_end(&((struct setattr *)request->state)->operation);
 }
 
 /* A new size excludes all other nodes.  A new mtime must come after all writes that have returned, so other nodes
@@ -147,8 +136,8 @@ static void setattr_among_others(struct kr_request *request)
 	struct setattr *setattr = request->state;
 	const uint32_t valid = request->msg.setattr_request.valid;
 
-	request->cancel = cancel_setattr;
-	kr_operation_start_committed(&setattr->operation, setattr->file, request->session->node,
+	request->cancel = kr_operation_cancel;
+	kr_operation_start(&setattr->operation, setattr->file, request->session->node,
 		setattr_kinds(&request->msg.setattr_request),
 		valid & KR_SET_SIZE ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, setattr_granted);
 }
