@@ -297,19 +297,6 @@ static void run_remove(struct kr_request *request)
 	kr_names_look(request, &msg->parent, &request->reply.remove_reply.dir);
 }
 
-static void start_remove(struct kr_request *request)
-{
-	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
-	request->free_state = free;
-	kr_watch_own_begin(request->server, &request->effect.own);
-	kr_request_run(request, run_remove, note_removed);
-}
-
-static void handle_remove(struct kr_request *request)
-{
-	kr_name_sync_before(request, start_remove);
-}
-
 static void run_rename(struct kr_request *request)
 {
 	const struct kr_rename_request *msg = &request->msg.rename_request;
@@ -326,17 +313,18 @@ static void run_rename(struct kr_request *request)
 	kr_names_look(request, &msg->new_parent, NULL);
 }
 
-static void start_rename(struct kr_request *request)
+static void start_removal(struct kr_request *request)
 {
 	request->state = kr_xcalloc(1, sizeof(struct kr_removed));
 	request->free_state = free;
 	kr_watch_own_begin(request->server, &request->effect.own);
-	kr_request_run(request, run_rename, note_removed);
+	kr_request_run(request, request->type == KR_MSG_REMOVE ? run_remove : run_rename, note_removed);
 }
 
-static void handle_rename(struct kr_request *request)
+/* REMOVE and RENAME: both take a name from a file. */
+static void handle_removal(struct kr_request *request)
 {
-	kr_name_sync_before(request, start_rename);
+	kr_name_sync_before(request, start_removal);
 }
 
 /* --- notes ------------------------------------------------------------------------------------ */
@@ -427,8 +415,8 @@ void kr_names_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_READLINK, handle_readlink, 0);
 	kr_server_on(server, KR_MSG_MAKE, handle_make, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_server_on(server, KR_MSG_LINK, handle_link, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
-	kr_server_on(server, KR_MSG_REMOVE, handle_remove, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
-	kr_server_on(server, KR_MSG_RENAME, handle_rename, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
+	kr_server_on(server, KR_MSG_REMOVE, handle_removal, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
+	kr_server_on(server, KR_MSG_RENAME, handle_removal, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_invalidation_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
 	kr_invalidation_on(server, KR_MSG_READLINK, NULL, grant_readlink);
 	kr_invalidation_on(server, KR_MSG_MAKE, make_changes, grant_make);
