@@ -45,6 +45,8 @@ struct kr_handler {
 	unsigned flags;
 	void (*changes)(struct kr_request *request); /* these two: kr_invalidation_on */
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply);
+	size_t changed_fids[2]; /* kr_invalidation_changes */
+	unsigned changed_fid_count;
 };
 
 struct kr_server {

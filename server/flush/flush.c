@@ -239,11 +239,6 @@ static void handle_flush(struct kr_request *request)
 	kr_sfile_put(file);
 }
 
-static void flush_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.flush_request.file);
-}
-
 static bool flush_asked(const struct kr_sfile *file, uint32_t node)
 {
 	return kr_rounds_asked_by(&file->data->rounds, node);
@@ -256,7 +251,7 @@ void kr_flush_init(struct kr_data *data)
 	data->server->files->hooks.flush_asked = flush_asked;
 	init_gathering(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
-	kr_invalidation_on(data->server, KR_MSG_FLUSH, flush_changes, NULL);
+	kr_invalidation_changes(data->server, KR_MSG_FLUSH, offsetof(union kr_any_msg, flush_request.file));
 }
 
 /* --- running rounds: streams, sessions that end, time ------------------------------------------ */

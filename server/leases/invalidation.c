@@ -166,12 +166,22 @@ void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)
 	handler->grants = grants;
 }
 
+void kr_invalidation_changes(struct kr_server *server, uint16_t type, size_t fid_offset)
+{
+	struct kr_handler *handler = &server->handlers[type];
+
+	assert(handler->handle && handler->changed_fid_count < KR_ARRAY_SIZE(handler->changed_fids));
+	handler->changed_fids[handler->changed_fid_count++] = fid_offset;
+}
+
 static void begin_request(struct kr_request *request, void (*next)(struct kr_request *))
 {
 	const struct kr_handler *handler = &request->server->handlers[request->type];
 
 	request->invalidation.since = request->server->invalidation->table.moment;
 	request->cancel = cancel_waiting;
+	for (unsigned i = 0; i < handler->changed_fid_count; i++)
+		kr_invalidation_change(request, (const void *)((const char *)&request->msg + handler->changed_fids[i]));
 	if (handler->changes)
 		handler->changes(request);
 	wait(request, next);

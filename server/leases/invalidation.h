@@ -36,6 +36,9 @@ void kr_invalidation_allow(struct kr_server *server, bool allow);
  * NULL).  Either may be NULL. */
 void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *request),
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply));
+/* After kr_server_on, too: each request of TYPE changes the fid at FID_OFFSET of its union kr_any_msg.  At most two
+ * calls for a TYPE. */
+void kr_invalidation_changes(struct kr_server *server, uint16_t type, size_t fid_offset);
 /* From CHANGES: the request changes FID; other nodes that may cache FID get an INVALIDATE. */
 void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid);
 /* From GRANTS: KR_FRAME_CACHEABLE if the node may cache the reply as that of FID, else 0.  For attributes:

@@ -288,11 +288,6 @@ static void handle_create(struct kr_request *request)
 	kr_name_sync_before(request, start_create);
 }
 
-static void create_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.create_request.parent);
-}
-
 static uint16_t grant_create(struct kr_request *request, int err, const void *reply)
 {
 	const struct kr_create_request *msg = &request->msg.create_request;
@@ -306,5 +301,6 @@ static uint16_t grant_create(struct kr_request *request, int err, const void *re
 void kr_create_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
-	kr_invalidation_on(server, KR_MSG_CREATE, create_changes, grant_create);
+	kr_invalidation_on(server, KR_MSG_CREATE, NULL, grant_create);
+	kr_invalidation_changes(server, KR_MSG_CREATE, offsetof(union kr_any_msg, create_request.parent));
 }

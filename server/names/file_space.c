@@ -229,21 +229,11 @@ static void handle_copy(struct kr_request *request)
 	take_next(space);
 }
 
-static void fallocate_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.fallocate_request.file);
-}
-
-static void copy_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.copy_request.to);
-}
-
 void kr_file_space_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_FALLOCATE, handle_fallocate, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_SEEK, handle_seek, 0);
 	kr_server_on(server, KR_MSG_COPY, handle_copy, KR_HANDLER_KEEP_REPLY);
-	kr_invalidation_on(server, KR_MSG_FALLOCATE, fallocate_changes, NULL);
-	kr_invalidation_on(server, KR_MSG_COPY, copy_changes, NULL);
+	kr_invalidation_changes(server, KR_MSG_FALLOCATE, offsetof(union kr_any_msg, fallocate_request.file));
+	kr_invalidation_changes(server, KR_MSG_COPY, offsetof(union kr_any_msg, copy_request.to));
 }

@@ -345,11 +345,6 @@ static uint16_t grant_readlink(struct kr_request *request, int err, const void *
 	return err ? 0 : kr_invalidation_grant(request, &request->msg.readlink_request.file);
 }
 
-static void make_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.make_request.parent);
-}
-
 static uint16_t grant_make(struct kr_request *request, int err, const void *reply)
 {
 	const struct kr_make_reply *made = reply;
@@ -358,12 +353,6 @@ static uint16_t grant_make(struct kr_request *request, int err, const void *repl
 	if (err || request->duplicate.maybe_executed || request->effect.folds)
 		return 0;
 	return kr_invalidation_grant(request, &request->msg.make_request.parent) | kr_attrs_grant(request, &made->file);
-}
-
-static void link_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.link_request.file);
-	kr_invalidation_change(request, &request->msg.link_request.parent);
 }
 
 static uint16_t grant_link(struct kr_request *request, int err, const void *reply)
@@ -377,23 +366,12 @@ static uint16_t grant_link(struct kr_request *request, int err, const void *repl
 		flags | kr_invalidation_grant(request, &request->msg.link_request.parent);
 }
 
-static void remove_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.remove_request.parent);
-}
-
 static uint16_t grant_remove(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
 	return err || request->duplicate.maybe_executed ?
 		0 :
 		kr_invalidation_grant(request, &request->msg.remove_request.parent);
-}
-
-static void rename_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.rename_request.parent);
-	kr_invalidation_change(request, &request->msg.rename_request.new_parent);
 }
 
 /* Of a plain move: the nodes know what the old name stood for. */
@@ -419,8 +397,14 @@ void kr_names_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_RENAME, handle_removal, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_invalidation_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
 	kr_invalidation_on(server, KR_MSG_READLINK, NULL, grant_readlink);
-	kr_invalidation_on(server, KR_MSG_MAKE, make_changes, grant_make);
-	kr_invalidation_on(server, KR_MSG_LINK, link_changes, grant_link);
-	kr_invalidation_on(server, KR_MSG_REMOVE, remove_changes, grant_remove);
-	kr_invalidation_on(server, KR_MSG_RENAME, rename_changes, grant_rename);
+	kr_invalidation_on(server, KR_MSG_MAKE, NULL, grant_make);
+	kr_invalidation_changes(server, KR_MSG_MAKE, offsetof(union kr_any_msg, make_request.parent));
+	kr_invalidation_on(server, KR_MSG_LINK, NULL, grant_link);
+	kr_invalidation_changes(server, KR_MSG_LINK, offsetof(union kr_any_msg, link_request.file));
+	kr_invalidation_changes(server, KR_MSG_LINK, offsetof(union kr_any_msg, link_request.parent));
+	kr_invalidation_on(server, KR_MSG_REMOVE, NULL, grant_remove);
+	kr_invalidation_changes(server, KR_MSG_REMOVE, offsetof(union kr_any_msg, remove_request.parent));
+	kr_invalidation_on(server, KR_MSG_RENAME, NULL, grant_rename);
+	kr_invalidation_changes(server, KR_MSG_RENAME, offsetof(union kr_any_msg, rename_request.parent));
+	kr_invalidation_changes(server, KR_MSG_RENAME, offsetof(union kr_any_msg, rename_request.new_parent));
 }

@@ -189,16 +189,6 @@ static uint16_t grant_listxattr(struct kr_request *request, int err, const void 
 	return err ? 0 : kr_invalidation_grant(request, &request->msg.listxattr_request.file);
 }
 
-static void setxattr_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.setxattr_request.file);
-}
-
-static void removexattr_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.removexattr_request.file);
-}
-
 static uint16_t grant_access(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
@@ -217,7 +207,7 @@ void kr_readdir_xattr_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_READDIR, NULL, grant_readdir);
 	kr_invalidation_on(server, KR_MSG_GETXATTR, NULL, grant_getxattr);
 	kr_invalidation_on(server, KR_MSG_LISTXATTR, NULL, grant_listxattr);
-	kr_invalidation_on(server, KR_MSG_SETXATTR, setxattr_changes, NULL);
-	kr_invalidation_on(server, KR_MSG_REMOVEXATTR, removexattr_changes, NULL);
+	kr_invalidation_changes(server, KR_MSG_SETXATTR, offsetof(union kr_any_msg, setxattr_request.file));
+	kr_invalidation_changes(server, KR_MSG_REMOVEXATTR, offsetof(union kr_any_msg, removexattr_request.file));
 	kr_invalidation_on(server, KR_MSG_ACCESS, NULL, grant_access);
 }

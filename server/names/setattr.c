@@ -163,11 +163,6 @@ static void handle_setattr(struct kr_request *request)
 
 /* --- attribute caches ------------------------------------------------------------------------------------ */
 
-static void setattr_changes(struct kr_request *request)
-{
-	kr_invalidation_change(request, &request->msg.setattr_request.file);
-}
-
 static uint16_t grant_setattr(struct kr_request *request, int err, const void *reply)
 {
 	(void)reply;
@@ -177,5 +172,6 @@ static uint16_t grant_setattr(struct kr_request *request, int err, const void *r
 void kr_setattr_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_SETATTR, handle_setattr, KR_HANDLER_KEEP_REPLY);
-	kr_invalidation_on(server, KR_MSG_SETATTR, setattr_changes, grant_setattr);
+	kr_invalidation_on(server, KR_MSG_SETATTR, NULL, grant_setattr);
+	kr_invalidation_changes(server, KR_MSG_SETATTR, offsetof(union kr_any_msg, setattr_request.file));
 }
