@@ -14,11 +14,6 @@
 
 #ifndef KR_METRICS
 
-bool kr_metrics_is_built(void)
-{
-	return false;
-}
-
 int kr_metrics_check(const char *text)
 {
 	return kr_fail(-EOPNOTSUPP, "metrics: %s: this program is built without metrics (libmicrohttpd)", text);
@@ -88,11 +83,6 @@ struct kr_metrics_server {
 	bool stopped;
 	struct client *clients;
 };
-
-bool kr_metrics_is_built(void)
-{
-	return true;
-}
 
 static struct MHD_Response *response_of(char *text, enum MHD_ResponseMemoryMode mode, const char *type)
 {

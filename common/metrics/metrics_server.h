@@ -8,7 +8,6 @@
 #define KR_COMMON_METRICS_SERVER_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <uv.h>
 
@@ -24,10 +23,8 @@ struct kr_metrics_source {
 	void *context;
 };
 
-/* False: this build lacks libmicrohttpd, and kr_metrics_check refuses all addresses. */
-bool kr_metrics_is_built(void);
-/* Whether TEXT is ADDR:PORT with a numeric address (IPv6 in brackets) and a port, 0 for any.  -EINVAL or -EOPNOTSUPP
- * with a reason. */
+/* Whether TEXT is ADDR:PORT with a numeric address (IPv6 in brackets) and a port, 0 for any.  -EINVAL with a
+ * reason; -EOPNOTSUPP, with a reason, for all: this build lacks libmicrohttpd. */
 int kr_metrics_check(const char *text);
 /* Listens on ADDRESS.  Copies SOURCE.  Call in the loop's thread.  -errno with a reason: the address is in use, or not
  * of this machine. */

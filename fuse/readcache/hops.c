@@ -62,7 +62,6 @@ int kr_hops_new(struct kr_mount *mount, struct kr_hops **ret_hops)
 	kr_list_init(&hops->unkept);
 	uv_timer_init(mount->loop, &hops->timer);
 	hops->timer.data = hops;
-	hops->timer_open = true;
 	*ret_hops = hops;
 	return 0;
 }
@@ -265,18 +264,13 @@ void kr_hops_uncharge(struct kr_hops *hops, uint64_t bytes)
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
-static void on_timer_closed(uv_handle_t *handle)
-{
-	((struct kr_hops *)handle->data)->timer_open = false;
-}
-
 void kr_hops_close(struct kr_hops *hops)
 {
 	if (hops->closing)
 		return;
 	hops->closing = true;
 	close_listener(hops);
-	uv_close((uv_handle_t *)&hops->timer, on_timer_closed);
+	uv_close((uv_handle_t *)&hops->timer, NULL);
 	kr_downstream_close_all(hops);
 	kr_upstream_close_all(hops);
 	kr_verbs_close(hops->verbs);

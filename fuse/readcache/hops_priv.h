@@ -42,7 +42,7 @@ struct kr_hops {
 	uint16_t port;
 	uint16_t told; /* what kr_hops_listen has said last; 0: nothing */
 	uv_timer_t timer;
-	bool timer_open, closing;
+	bool closing;
 	uint32_t listeners; /* not yet closed */
 
 	struct kr_verbs *verbs; /* NULL: built without */

@@ -272,7 +272,7 @@ int main(void)
 		cmocka_unit_test(a_port_in_use_is_an_error),
 	};
 
-	if (!kr_metrics_is_built())
+	if (kr_metrics_check("127.0.0.1:0") == -EOPNOTSUPP)
 		return 77;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

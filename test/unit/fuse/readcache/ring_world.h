@@ -59,8 +59,8 @@ static inline void turn(void)
 
 static inline bool is_closed(const struct kr_hops *hops)
 {
-	return !hops->timer_open && hops->listeners == 0 && hops->incoming_count == 0 && hops->outgoing_count == 0 &&
-		hops->stores == 0 && hops->jobs == 0 && !hops->evicting;
+	return hops->listeners == 0 && hops->incoming_count == 0 && hops->outgoing_count == 0 && hops->stores == 0 &&
+		hops->jobs == 0 && !hops->evicting;
 }
 
 static inline void stop_node(uint32_t number)
@@ -72,8 +72,9 @@ static inline void stop_node(uint32_t number)
 	node->up = false;
 	kr_pipeline_leave(&world->pipeline, number, tell_upstream, NULL);
 	kr_hops_close(node->mount.hops);
-	while (!is_closed(node->mount.hops))
-		turn();
+	do {
+		turn(); /* the first one closes the timer */
+	} while (!is_closed(node->mount.hops));
 	kr_stage_free(node->stage);
 	kr_hops_free(node->mount.hops);
 	kr_cache_free(node->mount.cache);
