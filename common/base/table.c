@@ -91,15 +91,6 @@ void *kr_table_walk_next(const struct kr_table *table, struct kr_table_walk *wal
 	return (void *)((uintptr_t)link - offset);
 }
 
-void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context)
-{
-	struct kr_table_walk walk = {0};
-	struct kr_table_link *link;
-
-	while ((link = kr_table_walk_next(table, &walk, 0)) && visit(link, context))
-		continue;
-}
-
 void kr_table_free_all(struct kr_table *table, size_t offset)
 {
 	struct kr_table_walk walk = {0};

@@ -44,9 +44,6 @@ void *kr_table_walk_next(const struct kr_table *table, struct kr_table_walk *wal
 	for (struct kr_table_walk KR_CONCAT(kr_walk_, __LINE__) = {0}; \
 		(item = kr_table_walk_next( \
 			 table, &KR_CONCAT(kr_walk_, __LINE__), offsetof(__typeof__(*item), member)));)
-/* KR_TABLE_FOR_EACH with a function.  A visitor may remove LINK itself but no other element.  false ends the walk. */
-typedef bool (*kr_table_visit_fn)(struct kr_table_link *link, void *context);
-void kr_table_for_each(struct kr_table *table, kr_table_visit_fn visit, void *context);
 
 /* The element of the first link with HASH, from LINK on.  The link lies in it at OFFSET.  NULL: there is none. */
 static inline void *kr_table_element_of(const struct kr_table_link *link, uint64_t hash, size_t offset)

@@ -22,12 +22,8 @@ static void on_ahead(struct kr_task *task)
 
 struct kr_stage *kr_stage_find(struct kr_hops *hops, const struct kr_fid *fid)
 {
-	struct kr_stage *stage;
-
-	KR_TABLE_FOR_EACH_OF(stage, &hops->by_fid, kr_fid_hash(fid), by_fid)
-		if (kr_fid_equal(&stage->fid, fid))
-			return stage;
-	return NULL;
+	return KR_TABLE_FIND(
+		struct kr_stage, stage, &hops->by_fid, kr_fid_hash(fid), by_fid, kr_fid_equal(&stage->fid, fid));
 }
 
 struct kr_stage *kr_stage_new(
@@ -300,12 +296,7 @@ int kr_stage_put_inline(struct kr_stage *stage, struct kr_buf *data, uint64_t ch
 
 struct kr_held *kr_stage_find_held(struct kr_stage *stage, uint64_t block)
 {
-	struct kr_held *held;
-
-	KR_TABLE_FOR_EACH_OF(held, &stage->held, kr_hash_u64(block), by_block)
-		if (held->block == block)
-			return held;
-	return NULL;
+	return KR_TABLE_FIND(struct kr_held, held, &stage->held, kr_hash_u64(block), by_block, held->block == block);
 }
 
 bool kr_stage_has(struct kr_stage *stage, uint64_t block)
@@ -340,13 +331,10 @@ void kr_stage_note_failed(struct kr_stage *stage, uint64_t block, int err)
 
 void kr_stage_tell(struct kr_list *waiters, int err, struct kr_buf *buf, uint64_t checksum)
 {
-	struct kr_link *link;
+	struct kr_stage_waiter *waiter;
 
-	while ((link = kr_list_pop(waiters))) {
-		struct kr_stage_waiter *waiter = KR_LIST_ENTRY(link, struct kr_stage_waiter, fetch.link);
-
+	while ((waiter = KR_LIST_POP(waiters, struct kr_stage_waiter, fetch.link)))
 		waiter->ready(waiter, err, buf, checksum);
-	}
 }
 
 void kr_stage_step(struct kr_stage *stage)
@@ -355,30 +343,19 @@ void kr_stage_step(struct kr_stage *stage)
 		stage->hooks->changed(stage->file);
 }
 
-struct unstored {
-	const struct kr_stage *stage;
-	uint64_t bytes;
-};
-
-static bool add_unstored(struct kr_table_link *link, void *context)
-{
-	const struct kr_held *held = KR_CONTAINER_OF(link, struct kr_held, by_block);
-	struct unstored *unstored = context;
-
-	if (!kr_cache_has(unstored->stage->entry, held->block))
-		unstored->bytes += held->buf->length;
-	return true;
-}
-
 uint64_t kr_stage_bytes(struct kr_stage *stage, uint64_t version)
 {
-	struct unstored unstored = {.stage = stage};
+	const struct kr_held *held;
+	uint64_t bytes;
 	KR_SCOPED_LOCK(&stage->lock);
 
 	if (!stage->known || stage->version != version)
 		return 0;
-	kr_table_for_each(&stage->held, add_unstored, &unstored);
-	return kr_cache_present(stage->entry) + unstored.bytes;
+	bytes = kr_cache_present(stage->entry);
+	KR_TABLE_FOR_EACH(held, &stage->held, by_block)
+		if (!kr_cache_has(stage->entry, held->block))
+			bytes += held->buf->length;
+	return bytes;
 }
 
 bool kr_stage_pulls_from_node(const struct kr_stage *stage)

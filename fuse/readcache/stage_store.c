@@ -47,41 +47,21 @@ static void give_up(struct kr_stage *stage, struct kr_held *held)
 	held->stage = NULL;
 }
 
-struct collected {
-	struct kr_stage *stage;
-	struct kr_list list;
-};
-
-static bool collect(struct kr_table_link *link, void *context)
-{
-	struct collected *collected = context;
-	struct kr_held *held = KR_CONTAINER_OF(link, struct kr_held, by_block);
-
-	give_up(collected->stage, held);
-	if (!held->storing) {
-		kr_list_remove(&held->link);
-		kr_list_append(&collected->list, &held->link);
-	}
-	return true;
-}
-
 void kr_stage_drop_held(struct kr_stage *stage)
 {
 	struct kr_hops *hops = stage->mount->hops;
-	struct collected collected = {.stage = stage};
-	struct kr_link *link;
+	struct kr_held *held;
 	uint64_t charged = 0;
 
-	kr_list_init(&collected.list);
 	pthread_mutex_lock(&stage->lock);
-	kr_table_for_each(&stage->held, collect, &collected);
-	pthread_mutex_unlock(&stage->lock);
-	while ((link = kr_list_pop(&collected.list))) {
-		struct kr_held *held = KR_LIST_ENTRY(link, struct kr_held, link);
-
+	KR_TABLE_FOR_EACH(held, &stage->held, by_block) {
+		give_up(stage, held);
+		if (held->storing)
+			continue;
 		charged += held->charged ? KR_BLOCK_SIZE : 0;
 		free_held(hops, held);
 	}
+	pthread_mutex_unlock(&stage->lock);
 	kr_hops_uncharge(hops, charged);
 }
 
@@ -179,12 +159,11 @@ static void start_stores(struct kr_mount *mount)
 
 	while (hops->stores < KR_STAGE_STORES && !kr_list_empty(&hops->to_store)) {
 		struct store *job = kr_xcalloc(1, sizeof(*job));
-		struct kr_link *link;
+		struct kr_held *held;
 
 		job->mount = mount;
-		while (job->count < KR_STAGE_STORE_BLOCKS && (link = kr_list_pop(&hops->to_store))) {
-			struct kr_held *held = KR_LIST_ENTRY(link, struct kr_held, link);
-
+		while (job->count < KR_STAGE_STORE_BLOCKS &&
+			(held = KR_LIST_POP(&hops->to_store, struct kr_held, link))) {
 			held->storing = true;
 			job->items[job->count++] = (struct item){held, kr_cache_entry_ref(held->stage->entry), 0};
 		}

@@ -226,38 +226,6 @@ static void a_loop_over_an_empty_table_ends_at_once(void **state)
 	kr_table_fini(&table);
 }
 
-static bool remove_odd(struct kr_table_link *link, void *context)
-{
-	if (KR_CONTAINER_OF(link, struct item, link)->key % 2)
-		kr_table_remove(context, link);
-	return true;
-}
-
-static bool stop_at_once(struct kr_table_link *link, void *context)
-{
-	(void)link;
-	++*(unsigned *)context;
-	return false;
-}
-
-static void a_visitor_may_remove_its_element_or_stop(void **state)
-{
-	struct kr_table table;
-	unsigned visits = 0;
-
-	(void)state;
-	kr_table_init(&table);
-	for (size_t i = 0; i < 100; i++) {
-		items[i] = (struct item){.key = i};
-		kr_table_insert(&table, &items[i].link, kr_hash_u64(i));
-	}
-	kr_table_for_each(&table, remove_odd, &table);
-	assert_int_equal(table.count, 50);
-	kr_table_for_each(&table, stop_at_once, &visits);
-	assert_int_equal(visits, 1);
-	kr_table_fini(&table);
-}
-
 static void a_table_that_was_large_gives_its_memory_back(void **state)
 {
 	enum { MANY = 100000, LEFT = 10 };
@@ -306,7 +274,6 @@ int main(void)
 		cmocka_unit_test(a_loop_over_all_may_be_left),
 		cmocka_unit_test(loops_over_all_may_stand_in_each_other),
 		cmocka_unit_test(a_loop_over_an_empty_table_ends_at_once),
-		cmocka_unit_test(a_visitor_may_remove_its_element_or_stop),
 		cmocka_unit_test(a_table_that_was_large_gives_its_memory_back),
 		cmocka_unit_test(hashes_are_stable),
 	};
