@@ -5,8 +5,8 @@
 #ifndef KR_COMMON_THREAD_POOL_H
 #define KR_COMMON_THREAD_POOL_H
 
-/* Whether as many threads can be made as the environment's UV_THREADPOOL_SIZE says, and a few more: 0, or -EAGAIN with a
- * reason. */
+/* Whether as many threads can be made as the environment's UV_THREADPOOL_SIZE says, and a few more: 0, or -EAGAIN
+ * with a reason. */
 int kr_thread_pool_check(void);
 /* Starts the pool, if that is so.  Call it after the last fork, and when the calling thread has no privileges any more
  * that these threads must not have.  Blocks for a moment. */
