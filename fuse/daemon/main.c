@@ -339,6 +339,7 @@ int main(int argc, char **argv)
 		/* Without a disk: a thread for each notification that a daemon has under way (fuse/base/notify.c). */
 		setenv("UV_THREADPOOL_SIZE", options.borrowed ? "64" : "8", 0);
 		signal(SIGPIPE, SIG_IGN);
+		signal(SIGXFSZ, SIG_IGN); /* a limit of files' sizes (ulimit -f) is EFBIG */
 		/* The daemon must keep no directory below busy, nor be found through one.  All paths are absolute from
 		 * here on. */
 		if (chdir("/") < 0)

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -140,9 +141,20 @@ static void register_handlers(struct kr_server *server)
 	kr_staging_register(server);
 }
 
+/* Connections and files that are being read or written need the rest of what the process may open. */
+static uint32_t descriptors_to_keep(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return KR_EXPORT_FDS;
+	return (uint32_t)KR_MAX(1, KR_MIN(limit.rlim_cur / 4, (rlim_t)KR_EXPORT_FDS));
+}
+
 static int open_export(struct kr_server *server)
 {
 	struct kr_export_options options = {.path = server->options->export_path,
+		.max_fds = descriptors_to_keep(),
 		.read_only = server->options->read_only,
 		.gateway = server->options->gateway};
 	struct kr_export_info info;

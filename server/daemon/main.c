@@ -124,6 +124,7 @@ int main(int argc, char **argv)
 	kr_log_init("kairand", KR_LOG_INFO);
 	kr_keep_freed_memory();
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);                      /* a limit of files' sizes (ulimit -f) is EFBIG */
 	signal(SIGHUP, SIG_IGN);                       /* until it serves */
 	setenv("UV_THREADPOOL_SIZE", POOL_THREADS, 1); /* read by libuv at its first use */
 	umask(0);                                      /* each request brings its own umask */

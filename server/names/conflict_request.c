@@ -88,7 +88,10 @@ static void run_making(struct kr_request *request)
 		conflict->made = making->made.attr.ctime;
 	}
 	if (request->err) {
-		kr_log_error("no conflict file for node %s can be made: %s", request->session->name, kr_fail_reason());
+		if (!conflict->complained) /* the node asks again and again */
+			kr_log_error("no conflict file of %s for node %s can be made: %s",
+				*msg->path ? msg->path : "a file", request->session->name, kr_fail_reason());
+		conflict->complained = true;
 		return;
 	}
 	(void)KR_FAULT("conflict.made");

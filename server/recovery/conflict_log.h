@@ -52,6 +52,7 @@ struct kr_conflict {
 	struct kr_fid target;   /* length 0: none yet */
 	struct kr_time made;    /* the target's ctime when it got its name; 0: not known */
 	char *original, *place; /* paths for people; NULL: not known */
+	bool complained;        /* that it cannot be made now */
 };
 
 struct kr_conflicts {

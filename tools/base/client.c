@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -158,6 +159,7 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 {
 	struct ask ask = {
 		.timer.data = &ask, .request = {.what = what, .argument = argument}, .probe = probe, .login = login};
+	void (*former)(int number);
 	uv_loop_t loop;
 	int err;
 
@@ -174,7 +176,11 @@ static int ask_at(const struct sockaddr *address, const char *what, const char *
 	} else {
 		ask_status(&ask);
 	}
+	/* A daemon may close the connection at once.  But what prints lines ends with who reads them. */
+	former = probe->on_lines ? SIG_ERR : signal(SIGPIPE, SIG_IGN);
 	uv_run(&loop, UV_RUN_DEFAULT);
+	if (former != SIG_ERR)
+		signal(SIGPIPE, former);
 	uv_loop_close(&loop);
 	err = ask.err < 0 ? kr_fail(ask.err, "%s", ask.reason) : probe->on_lines ? 0 : parse(&ask, ret_status);
 	kr_writer_fini(&ask.text);

@@ -1,4 +1,5 @@
-# A limit of processes (pids.max of a job's cgroup) is reached: a daemon does not begin, and says why, or goes on with the threads that it has.
+# Limits of a process: where pids.max of a job's cgroup is reached, a daemon does not begin, and says why, or goes on with the threads that it
+# has; beyond ulimit -f there is EFBIG, and no daemon dies; within ulimit -n a server with many files opens what it needs.
 . "$TOP/test/lib.sh"
 GROUP=/sys/fs/cgroup/pids/kairan-test.$PPID.$RANDOM
 [ -d /sys/fs/cgroup/pids ] && mkdir "$GROUP" || skip "no controller pids of cgroup v1 at /sys/fs/cgroup/pids"
@@ -41,5 +42,48 @@ same "$(seen_from_here 1)/read" "$EXPORT/read"
 dd if="$EXPORT/read" of="$(seen_from_here 1)/written" bs=1M conv=fsync 2>/dev/null || fail "a mount that gets no more threads"
 same "$EXPORT/written" "$EXPORT/read"
 kairan 1 stage --wait "$(mnt 1)/read" >"$WORK/said" || fail "kairan stage: $(cat "$WORK/said")"
+mount_stop 1
+server_stop
+in_limit() { # HOST ULIMIT-OPTION DAEMON...
+	nsenter -t "${KEEPER[$1]}" -n -u -m -- bash -c "ulimit $2 && exec \"\$@\"" limited "${@:3}" </dev/null >>"$WORK/${LOG:-kairand.log}" 2>&1 &
+	DAEMON[$1]=$!
+}
+KAIRAND=("$B/server/kairand" --listen "0.0.0.0:$PORT" --insecure --state "$WORK/state" "$EXPORT")
+ready() { [ "$(grep -c ready "$WORK/kairand.log")" -gt "$1" ]; }
+limited_server() {
+	local before
+	before=$(grep -c ready "$WORK/kairand.log")
+	in_limit server "$1" "${KAIRAND[@]}"
+	until_ok 20 "kairand" ready "$before" || fail "kairand: $(tail -3 "$WORK/kairand.log")"
+}
+
+note "files beyond the server's limit of their size"
+EXPECTED_ERRORS='File too large'
+limited_server "-f 4000"
+mount_start 1
+dd if=/dev/zero of="$(seen_from_here 1)/big" bs=1M count=8 2>"$WORK/said" && fail "8 MiB in a file of at most 4"
+grep -q "File too large" "$WORK/said" || fail "dd: $(cat "$WORK/said")"
+gone "${DAEMON[server]}" && fail "kairand died of it"
+kairan 1 status "$(mnt 1)" | grep -q "big: .*, refused: File too large" || fail "$(kairan 1 status "$(mnt 1)")"
+[ "$(on node1 ls "$(mnt 1)" | wc -l)" = 4 ] || fail "ls: $(on node1 ls "$(mnt 1)")"
+rm "$(seen_from_here 1)/big"
+kairan 1 flush "$(mnt 1)" >/dev/null || fail "the bytes of a file that was removed"
+mount_stop 1
+
+note "a journal beyond the node's limit of a file's size"
+LOG=node1/log in_limit node1 "-f 1000" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$(mnt 1)" -f -o "local=$WORK/node1/local"
+until_ok 20 "the mount" is_mounted || fail "no mount: $(tail -3 "$WORK/node1/log")"
+dd if=/dev/zero of="$(seen_from_here 1)/refused" bs=1M count=3 2>"$WORK/said" && fail "where was that written?"
+same "$(seen_from_here 1)/read" "$EXPORT/read"
+gone "${DAEMON[node1]}" && fail "kairanfs died of it"
+kairan 1 umount "$(mnt 1)" >/dev/null || fail "umount"
+server_stop
+
+note "more files than the server may have open"
+limited_server "-n 128"
+mount_start 1
+mkdir "$WORK/many" && for i in $(seq 400); do echo "$i" >"$WORK/many/$i"; done
+on node1 cp -r "$WORK/many" "$(mnt 1)/many" 2>"$WORK/said" || fail "cp: $(head -3 "$WORK/said")"
+diff -r "$WORK/many" "$EXPORT/many" || fail "other files"
 mount_stop 1
 finish
