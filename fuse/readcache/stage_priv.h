@@ -54,6 +54,7 @@ struct kr_stage_waiter {
 
 /* [loop] Of kr_stage_all. */
 struct kr_stage_whole {
+	bool waits;              /* for the disk to have kept blocks, among others */
 	bool passing;            /* the latest pass has not been judged yet */
 	int unkept_err;          /* why the disk would not keep a block, since then; 0: it kept all */
 	uint64_t kept_most;      /* blocks on the disk after any pass */

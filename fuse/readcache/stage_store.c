@@ -119,7 +119,7 @@ static void store(uv_work_t *work)
 static void stored_one(struct kr_hops *hops, struct item *item)
 {
 	struct kr_held *held = item->held;
-	struct kr_stage *stage = held->stage;
+	struct kr_stage *stage = held->stage, *waiting = stage && stage->whole.waits ? stage : NULL;
 
 	held->storing = false;
 	if (stage && item->err < 0 && item->err != -EBUSY && item->err != -EAGAIN && item->err != -ESTALE)
@@ -136,6 +136,8 @@ static void stored_one(struct kr_hops *hops, struct item *item)
 		keep_in_memory(hops, held);
 	else
 		free_held(hops, held);
+	if (waiting)
+		kr_stage_step(waiting);
 	kr_cache_entry_put(item->entry);
 }
 

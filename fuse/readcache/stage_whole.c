@@ -101,8 +101,9 @@ int kr_stage_all(struct kr_stage *stage, uint64_t *ret_bytes)
 	kr_stage_keep(stage);
 	count_blocks(stage, &blocks);
 	kr_cache_counters(stage->mount->cache, &counters);
+	stage->whole.waits = blocks.absent || blocks.unkept || blocks.storing;
 	*ret_bytes = KR_MIN((blocks.kept + blocks.storing) * KR_BLOCK_SIZE, stage->size);
-	if (!blocks.absent && !blocks.unkept && (!blocks.storing || !counters.error))
+	if (!stage->whole.waits)
 		return 1;
 	pthread_mutex_lock(&stage->lock);
 	err = kr_stage_failure(stage, blocks.first_absent);
