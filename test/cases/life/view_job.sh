@@ -242,18 +242,20 @@ lost $other d $other
 nothing_left $member d
 nothing_left $other d
 
-note "a head that ends while a node joins: the mount fails at once, and a second try begins the job anew"
-enter $head h
-echo job.joined:stop:1 >"$WORK/fault"
-KR_FAULT="@$WORK/fault" job $member h connect_timeout=60
-until_ok 15 "a node that has been told the head" grep -q "State:.T" "/proc/${DAEMON[$member.h]}/status"
-leave $head h
-kill -CONT "${DAEMON[$member.h]}"
-until_ok 5 "the end of a mount without a head" gone "${DAEMON[$member.h]}" || fail "node$member waits for a head that has ended"
-grep -q "the head of job h, node node$head .*, has just ended; mount again" "$WORK/node$member/log" || fail "the log: $(tail -3 "$WORK/node$member/log")"
-nothing_left $member h
-enter $member h
-leave $member h
+if grep -q KR_FAULT "$B/fuse/kairanfs"; then
+	note "a head that ends while a node joins: the mount fails at once, and a second try begins the job anew"
+	enter $head h
+	echo job.joined:stop:1 >"$WORK/fault"
+	KR_FAULT="@$WORK/fault" job $member h connect_timeout=60
+	until_ok 15 "a node that has been told the head" grep -q "State:.T" "/proc/${DAEMON[$member.h]}/status"
+	leave $head h
+	kill -CONT "${DAEMON[$member.h]}"
+	until_ok 5 "the end of a mount without a head" gone "${DAEMON[$member.h]}" || fail "node$member waits for a head that has ended"
+	grep -q "the head of job h, node node$head .*, has just ended; mount again" "$WORK/node$member/log" || fail "the log: $(tail -3 "$WORK/node$member/log")"
+	nothing_left $member h
+	enter $member h
+	leave $member h
+fi
 
 note "a head that cannot be reached"
 enter $head f && enter $member f timeo=1
