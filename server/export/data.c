@@ -197,14 +197,20 @@ void kr_export_write_back(struct kr_export *export, const struct kr_fid *fid)
 	kr_fd_cache_put(export->fds, data);
 }
 
-void kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid)
+struct kr_fd *kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid)
 {
 	struct kr_fd *data = kr_fd_cache_take(export->fds, fid, KR_FD_CACHE_WRITE);
 
-	if (!data)
-		return;
-	data->unsynced = false;
-	kr_fd_cache_put(export->fds, data);
+	if (data)
+		data->unsynced = false; /* before the call: a write during it needs another sync */
+	return data;
+}
+
+void kr_export_sync_ends(struct kr_export *export, struct kr_fd *kept, bool failed)
+{
+	if (kept && failed)
+		kept->unsynced = true;
+	kr_fd_cache_put(export->fds, kept);
 }
 
 /* --- space ------------------------------------------------------------------------------------ */

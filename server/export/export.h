@@ -34,6 +34,7 @@
 
 struct kr_doubts;
 struct kr_export;
+struct kr_fd;
 struct kr_fid_aliases;
 
 struct kr_export_options {
@@ -258,8 +259,11 @@ int kr_export_written(struct kr_export *export, const struct kr_fid *fid, const 
 int kr_export_fsync(struct kr_export *export, const struct kr_fid *fid, bool data_only);
 /* Begins to write the file's bytes to the disk: kr_export_fsync follows. */
 void kr_export_write_back(struct kr_export *export, const struct kr_fid *fid);
-/* The caller is about to call syncfs instead.  Does not block long. */
-void kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid);
+/* The caller is about to call syncfs instead.  Returns the descriptor with the file's unsynced writes, which stays open
+ * until kr_export_sync_ends: it knows which of them has failed.  NULL: there is none.  Does not block long. */
+struct kr_fd *kr_export_sync_begins(struct kr_export *export, const struct kr_fid *fid);
+/* KEPT: NULL is fine. */
+void kr_export_sync_ends(struct kr_export *export, struct kr_fd *kept, bool failed);
 /* MODE: FALLOC_FL_* of grow (0), keep size, punch hole, zero range; others -EOPNOTSUPP. */
 int kr_export_fallocate(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t mode,
 	uint64_t offset, uint64_t length, struct kr_attr *ret_attr);

@@ -95,16 +95,22 @@ struct kr_fd *kr_fd_cache_peek(struct kr_fd_cache *fds, const struct kr_fid *fid
 	return NULL;
 }
 
-static void shrink_to(struct kr_fd_cache *fds, uint32_t limit, struct kr_list *closing)
+static void shrink_some(struct kr_fd_cache *fds, uint32_t limit, bool even_unsynced, struct kr_list *closing)
 {
 	struct kr_fd *entry, *after;
 
 	KR_LIST_FOR_EACH_SAFE(entry, after, &fds->ages, by_age) {
 		if (fds->count <= limit)
 			break;
-		if (entry->users == 0)
+		if (entry->users == 0 && (even_unsynced || !entry->unsynced))
 			detach(fds, entry, closing);
 	}
+}
+
+static void shrink_to(struct kr_fd_cache *fds, uint32_t limit, struct kr_list *closing)
+{
+	shrink_some(fds, limit, false, closing);
+	shrink_some(fds, limit, true, closing);
 }
 
 struct kr_fd *kr_fd_cache_add(struct kr_fd_cache *fds, const struct kr_fid *fid, enum kr_fd_cache_mode mode, int fd)

@@ -36,6 +36,7 @@ struct file_sync {
 	bool repairs; /* success means that the bytes that former syncs may have lost are there */
 	bool gone;    /* the file does not exist any more */
 	int err;
+	struct kr_fd *kept;      /* of kr_export_sync_begins */
 	uint64_t epoch, changes; /* of begin_rewrite */
 };
 
@@ -227,11 +228,12 @@ static void sync_together(struct sync_job *job, struct kr_export *export)
 	struct file_sync *sync;
 
 	KR_LIST_FOR_EACH(sync, &job->files, link)
-		kr_export_sync_begins(export, &sync->file->fid);
+		sync->kept = kr_export_sync_begins(export, &sync->file->fid);
 	job->together_failed = syncfs(job->data->syncs.syncfs_fd) < 0;
 	KR_LIST_FOR_EACH(sync, &job->files, link) {
 		if (job->together_failed && !sync->err)
 			sync->err = fsync_of(export, sync);
+		kr_export_sync_ends(export, sync->kept, sync->err != 0);
 	}
 }
 
