@@ -3,7 +3,7 @@
  *
  * A batch writes many extents of one file in one system call:
  *   1. KR_IOC_BATCH on a handle open for writing (without O_APPEND, O_SYNC, O_DSYNC) gives a token for the handle,
- *      valid until the handle is closed;
+ *      valid until the handle is closed or has lost a lock;
  *   2. open(".kairan" in the mount's root, O_WRONLY) opens the batch file, a file that no listing shows;
  *   3. one write(2) to the batch file per batch: struct kr_batch_head, `count` struct kr_batch_extent, then the
  *      extents' bytes, one after the other, nothing else; at most kr_mount_info.batch_max bytes together, in

@@ -5,7 +5,7 @@
  * no descriptor.
  *
  * Threads: libfuse's workers take the lock for fast paths and never wait in them; the loop does everything else.  Lock
- * order: inodes, file->lock, journal; the table's lock is the last and taken alone.  Fields say what guards them:
+ * order: inodes, file->lock, journal; the table's lock, the loop's.  Fields say what guards them:
  * [lock], or [loop] = loop thread only.
  *
  * Waiting: a request that waits for a change of the file is on `waiters`.  A step wakes all waiters, and each looks

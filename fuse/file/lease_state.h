@@ -7,8 +7,8 @@
  *  - an operation that acts on the file under a lease enters (kr_lease_state_enter), and leaves when done; to enter,
  *    all its kinds must be held and none of them being given up; so a recall waits for the operations inside and for no
  *    others;
- *  - a RECALL is answered when no operation is inside; for WRITE, unflushed bytes must be applied or refused; for READ,
- *    the kernel's pages must be gone, together with what mapped stores left dirty in them;
+ *  - a RECALL is answered when no operation of its kinds is inside; for WRITE, unflushed bytes must be applied or
+ *    refused; for READ, the kernel's pages must be gone, together with what mapped stores left dirty in them;
  *  - pages that programs may store into (kr_lease_state_stored) are there under READ and WRITE both: then no other node
  *    has a lease.  So neither lease goes before these pages are gone, and what was stored is flushed before either
  *    goes.  The kernel does not tell of a store into a page that it has;

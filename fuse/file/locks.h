@@ -8,7 +8,7 @@
  *    it, also if this daemon is killed.  (SQLite's index of a write-ahead log tells which commits there are.)  Bytes of
  *    other files: lock_owners.h.
  *  - Requests of one owner for one file go out in the order in which they were made.
- *  - A lock that cannot be claimed again is lost.  The log says so; there is no way to tell the program.
+ *  - A lock that cannot be claimed again is lost.  The log says so, and requests through its descriptor fail with EIO.
  */
 #ifndef KR_FUSE_LOCKS_H
 #define KR_FUSE_LOCKS_H

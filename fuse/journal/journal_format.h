@@ -30,12 +30,14 @@
  * A record is valid if and only if all of these hold.  Its slot's `check` is not 0 and equals XXH3-64 of its bytes
  * 16..63 with the header's salt as the seed (0 is written as 1).  Its numbers are possible: type known; seq 1 to
  * 2^63 - 1; file not 0 and below 2^32 - 1; a WRITE ends below 2^63.  For NAME and WRITE, the data lies within k.data
- * and its XXH3-64 is `data_check`.
+ * and its XXH3-64 is `data_check`.  A slot with one wrong bit, or such a `keep`, counts as if it were right, and the
+ * next start corrects it.
  *
  * KEEP.  What happens to a record later is marked in its own slot, in the word `keep`, which `check` does not cover:
  *   0                       all of it counts
  *   else                    low 32 bits: n + 1, where only the first n bytes of a WRITE count (a truncate); n = 0: the
- *                           record is dead.  High 32 bits: the low half of XXH3-64 of (check, low 32 bits).
+ *                           record is dead.  High 32 bits: the low half of XXH3-64 of 16 bytes, `check` and n + 1 as
+ *                           64 bits each.
  * Any other value is damage.  The node marks a record dead when its bytes are overwritten, or on the server's stable
  * storage and the node has heard so, or discarded.  Of the writes of one file that die together, older ones die first:
  * a start never finds older bytes below newer ones that are dead already.  No record ever says that another is void, so
@@ -73,9 +75,10 @@
  * late since that moment, and the node sends them only when the server has judged them (RECLAIM).  If any part of the
  * text cannot be read, all files are late since their last write.
  *
- * REUSE.  The writer uses a free segment again (and keeps at most KR_JOURNAL_SPARES).  It sets all slots to 0; then
- * header copy 0, then copy 1 get a new number and a new salt, and keep the old salt in `old_salt`.  A slot that is
- * valid under the old salt is a leftover (power was lost before the zeros were written), neither record nor damage.
+ * REUSE.  The writer uses a free segment again (and keeps at most KR_JOURNAL_SPARES).  It sets all slots that were
+ * used to 0; then header copy 0, then copy 1 get a new number and a new salt, and keep the old salt in `old_salt`.  A
+ * slot that is valid under the old salt is a leftover (power was lost before the zeros were written), neither record
+ * nor damage.
  *
  * SPACE.  The data of a dead record may be gone.  When room is short, the node syncs the marks, and then punches the
  * record's whole blocks out of k.data (they read as zeros).  No reader looks at the data of a dead record.  So a daemon
@@ -87,7 +90,8 @@
  *
  * READING.  The reader scans all segments first, and changes nothing meanwhile.  Each slot is one of: empty (all zero,
  * or check 0), leftover, dead, valid, damaged.  Damaged slots behind the last sound record of the newest segment are
- * the torn tail: the reader cuts the tail and says so.  The reader reports other damage with file and range where they
+ * the torn tail: the reader passes over it and says so.  (If the segment is still needed when another one is newer, a
+ * later start takes it for damage.)  The reader reports other damage with file and range where they
  * can be known.  Valid records count in the order of seq.  The reader takes the range of a WRITE whose data is damaged
  * out of what older records say.  So a read never returns old bytes where newer ones were acknowledged.  A WRITE whose
  * file has no NAME is damage.  The reader sets a segment with damage aside.  Its good records are replayed as any

@@ -6,8 +6,8 @@
  *
  * A failing or full local disk costs only the keeping: kr_cache_put says so, and the caller serves from memory.  At
  * cache_max the cache removes the least recently used entries, in steps.  It never removes a referenced entry that was
- * used during the last KR_CACHE_IN_USE_S seconds.  At most KR_CACHE_FDS descriptors are open, plus one for each thread
- * that does I/O.
+ * used during the last KR_CACHE_IN_USE_S seconds, but for the journal (kr_cache_make_room).  At most KR_CACHE_FDS
+ * descriptors are open, plus one for each thread that does I/O.
  */
 #ifndef KR_FUSE_CACHE_H
 #define KR_FUSE_CACHE_H

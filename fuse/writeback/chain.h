@@ -6,11 +6,11 @@
  * the server may have aborted the round before its stream came. ring/merge.h merges.
  *
  * Bounds: at most KR_CHAIN_WINDOW bytes are queued to the downstream's connection.  At most KR_CHAIN_INPUT of the
- * upstream's extents are held; then the upstream's connection is paused.  At most KR_CHAIN_READ own bytes are read
- * ahead from the journal, in libuv's pool.  Failure of either connection, a bad checksum or an unreadable journal ends
- * the stream.  The downstream hears of the end by STREAM_END's error or the end of the connection, the server by the
- * break.  The server aborts the round, and the FLUSH stays asked.  Nothing here decides that bytes are applied: only
- * the reply to FLUSH does.
+ * upstream's extents are held; then the upstream's connection is paused.  At most twice KR_CHAIN_READ own bytes
+ * are read ahead from the journal, in libuv's pool.  Failure of either connection, a bad checksum or an unreadable
+ * journal ends the stream.  The downstream hears of the end by STREAM_END's error or the end of the connection, the
+ * server by the break.  The server aborts the round, and the FLUSH stays asked.  Nothing here decides that bytes are
+ * applied: only the reply to FLUSH does.
  */
 #ifndef KR_FUSE_CHAIN_H
 #define KR_FUSE_CHAIN_H
@@ -32,8 +32,7 @@ struct kr_chain;
 struct kr_chains;
 
 /* Registers STREAM, EXTENT and STREAM_END with the hops.  ON_EARLY: a stream waits for its ROUND (kr_chains_tick). */
-int kr_chains_new(
-	struct kr_mount *mount, void (*on_early)(struct kr_flusher *flusher), struct kr_chains **ret_chains);
+int kr_chains_new(struct kr_mount *mount, void (*on_early)(struct kr_flusher *flusher), struct kr_chains **ret_chains);
 /* Drops all streams and lanes; they are gone when the loop has run. */
 void kr_chains_stop(struct kr_chains *chains);
 void kr_chains_free(struct kr_chains *chains);

@@ -1,4 +1,4 @@
-/* The flusher's inside, shared by flush*.c and recovery.c only.  Loop thread. */
+/* The flusher's inside, shared by flush*.c, late.c, unjudged.c and recovery.c only.  Loop thread. */
 #ifndef KR_FUSE_FLUSH_PRIV_H
 #define KR_FUSE_FLUSH_PRIV_H
 

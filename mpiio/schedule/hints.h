@@ -21,7 +21,7 @@ struct kr_hints {
 	uint64_t striping_unit;      /* 0: the mount's, or 4 MiB */
 	uint64_t direct_run;         /* longer runs on average go directly, without an exchange */
 	uint32_t cb_nodes;           /* aggregators; 0: one per node, or as many as cb_config_list allows */
-	uint32_t window;             /* sends outstanding per rank; 0: no bound */
+	uint32_t window;             /* sends outstanding per rank; 0: as many as ranks */
 	uint32_t slots;              /* rounds in flight per aggregator */
 	uint32_t read, write, order; /* enum kr_switch twice, enum kr_order */
 	uint32_t summary;            /* 1: a line per file at close */

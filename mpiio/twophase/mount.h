@@ -41,7 +41,8 @@ int kr_mount_read(struct kr_mount *mount, bool relaxed, const struct kr_run *ext
 	uint64_t base, uint64_t *ret_end);
 /* fsync(2): 0 or -errno. */
 int kr_mount_sync(struct kr_mount *mount);
-/* Makes every node flush its bytes of the file, as a strict read does.  0 or -errno. */
+/* Makes every node flush its bytes of the file, as a strict read does; this node alone if the file may not be read.  0
+ * or -errno. */
 int kr_mount_flush_all_nodes(struct kr_mount *mount);
 /* Reserves space for the first SIZE bytes; a shorter file grows to that, and none shrinks.  0 or -errno: -EOPNOTSUPP:
  * the filesystem cannot. */

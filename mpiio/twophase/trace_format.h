@@ -1,7 +1,8 @@
 /* The phase trace of collective I/O, which the library writes and `kairan gantt` reads.  This header is the
  * specification.
  *
- * A trace file is JSON lines, one object per rank, round and phase, in any order; a reader takes several files (one per
+ * A trace file is JSON lines, one object per rank, round and phase, and one more
+ * "exchange" of 0 bytes that ends a call, in any order; a reader takes several files (one per
  * rank, say) together.  Fields, all required, numbers are non-negative integers:
  *   "call"   number of the collective call on this file handle, from 0, the same on all ranks
  *   "file"   the file's name as it was opened

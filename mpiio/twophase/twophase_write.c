@@ -51,39 +51,25 @@ static int write_slot(struct kr_io_job *job)
 	return err;
 }
 
-/* Receives and drops the messages of a round for which there is no memory, one by one. */
-static void drain_round(struct writer *writer, struct kr_slot *slot)
-{
-	MPI_Comm comm = writer->plan->file->comm;
-
-	for (size_t i = 0; i < slot->count; i++)
-		if (slot->messages[i].rank != writer->plan->file->rank) {
-			char *bytes = malloc(slot->messages[i].bytes);
-
-			PMPI_Recv(bytes, bytes ? (int)slot->messages[i].bytes : 0, MPI_BYTE, slot->messages[i].rank,
-				KR_TAG_WRITE, comm, MPI_STATUS_IGNORE);
-			free(bytes);
-		}
-	slot->count = 0;
-}
-
+/* Where there is no memory for the messages they are cut to nothing when they come. */
 static void post_receives(struct writer *writer, struct kr_slot *slot)
 {
 	const struct kr_mpifile *file = writer->plan->file;
 	const struct kr_message *last = slot->count ? &slot->messages[slot->count - 1] : NULL;
+	const bool fits = !last || kr_buffer_fit(&slot->packed, last->at + last->bytes) == 0;
 
-	for (size_t i = 0; i < slot->count; i++)
-		slot->requests[i] = MPI_REQUEST_NULL;
-	if (last && kr_buffer_fit(&slot->packed, last->at + last->bytes) < 0) {
+	if (!fits) {
 		kr_plan_record(writer->plan, MPI_ERR_NO_MEM);
 		__atomic_store_n(&writer->plan->slots->failed, true, __ATOMIC_RELAXED);
-		drain_round(writer, slot);
-		return;
 	}
-	for (size_t i = 0; i < slot->count; i++)
-		if (slot->messages[i].rank != file->rank)
-			PMPI_Irecv(slot->packed.bytes + slot->messages[i].at, (int)slot->messages[i].bytes, MPI_BYTE,
-				slot->messages[i].rank, KR_TAG_WRITE, file->comm, &slot->requests[i]);
+	for (size_t i = 0; i < slot->count; i++) {
+		const struct kr_message *message = &slot->messages[i];
+
+		slot->requests[i] = MPI_REQUEST_NULL;
+		if (message->rank != file->rank)
+			PMPI_Irecv(fits ? slot->packed.bytes + message->at : NULL, fits ? (int)message->bytes : 0,
+				MPI_BYTE, message->rank, KR_TAG_WRITE, file->comm, &slot->requests[i]);
+	}
 }
 
 /* Begins the next round as soon as its slot is free: all its receives are posted. */
@@ -166,7 +152,7 @@ static void pack_own(struct writer *writer, struct kr_slot *slot)
 {
 	const struct kr_plan *plan = writer->plan;
 
-	for (size_t i = 0; i < slot->count; i++)
+	for (size_t i = 0; slot->packed.bytes && i < slot->count; i++)
 		if (slot->messages[i].rank == plan->file->rank)
 			kr_access_pack(plan->access, slot->messages[i].data - plan->access->start,
 				slot->packed.bytes + slot->messages[i].at, slot->messages[i].bytes);

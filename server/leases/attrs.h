@@ -11,8 +11,9 @@ struct kr_server;
  * ATTR is borrowed during the call, NULL on an error.  QUERY_WRITERS: first asks other nodes that may hold unflushed
  * bytes.
  *
- * No change of the file has ended between the moment of ATTR and FN.  So an answer that FN sends never overtakes that
- * of a FLUSH.  The request's state, reply and message stay as they are. */
+ * No change of the file has ended between the moment of ATTR and FN.  So an answer that FN sends does not overtake that
+ * of a FLUSH, unless the file changes without a pause for four lease times.  The request's state, reply and message
+ * stay as they are. */
 void kr_attrs_get(struct kr_request *request, const struct kr_fid *fid, bool query_writers,
 	void (*fn)(struct kr_request *request, const struct kr_attr *attr));
 /* A job that started at server->files->epoch == EPOCH has read attributes of FID.  Whether they may lack later

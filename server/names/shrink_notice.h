@@ -8,7 +8,7 @@
  * So the server sends a notice to each node that has the file open or leased.  The node that made the truncation waits
  * for the answers.  Other nodes look the name up before they read, which makes older sizes void.  A node that does not
  * answer loses its session (callbacks.h).  By its own clock its lease expires first.  So the wait ends, and no node
- * with a lease uses the former size.
+ * with a lease uses the former size, but for a read that its kernel does not end within a second.
  */
 #ifndef KR_SERVER_SHRINK_NOTICE_H
 #define KR_SERVER_SHRINK_NOTICE_H

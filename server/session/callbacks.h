@@ -12,8 +12,9 @@ struct kr_session;
 /* The answer: ERR 0 with REPLY (borrowed); the node's status as -errno; or -ENOTCONN when the session ended. */
 typedef void (*kr_callback_fn)(struct kr_session *session, void *context, int err, const void *reply);
 /* Sends a request (direction DOWN) and repeats it after each reconnection until the node answers. Callbacks of one
- * session arrive in the order of the calls. MSG is copied. FN (may be NULL) is called exactly once, never from inside
- * this call. Returns a number for kr_callback_abandon; 0 when the session is dead (FN is not called). */
+ * session arrive in the order of the calls, but QUERY waits while the node reclaims. MSG is copied. FN (may be NULL)
+ * is called exactly once, never from inside this call. Returns a number for kr_callback_abandon; 0 when the session is
+ * dead (FN is not called). */
 uint64_t kr_callback_send(struct kr_session *session, uint16_t type, const void *msg, kr_callback_fn fn, void *context);
 /* The same for an answer that takes the node time. WORKING (may be NULL) gets CONTEXT and returns whether the node
  * works on the answer, or waits for the server, now. Else *RET_SINCE_NS is when that ended (0: when the callback was

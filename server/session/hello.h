@@ -6,7 +6,7 @@
 
 /* The first frame of a pending connection is HELLO. */
 void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_frame *frame);
-/* PING, GOODBYE, CANCEL, RECLAIM_DONE. */
+/* PING, GOODBYE, CANCEL, BACKLOG, RECLAIM_DONE. */
 void kr_hello_register(struct kr_server *server);
 
 #endif
