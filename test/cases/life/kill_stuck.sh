@@ -36,6 +36,7 @@ change() { on node2 timeout -s KILL 1 sh -c "printf $1 | dd of=$(mnt 2)/read bs=
 stick() {
 	local attempt number
 	for attempt in 1 2 3 4 5 6 7 8 9 10; do
+		[ $SECONDS -lt 150 ] || break # the whole suite waits for this case
 		KR_FAULT=recall.through:delay-20000:1 mount_start 1 close=async,flush_age=600
 		echo kept >"$(seen_from_here 1)/kept"
 		on node1 python3 "$TOP/test/programs/pages.py" "$M/read" >/dev/null 2>&1 &

@@ -1,7 +1,7 @@
 # The nodes of a job share files on the disk of the node that came first (-o view=job): who gets in, what the members see and the file server does
 # not, what a kill of each process does, and what is left.
-# tags: sanitizer
-# timeout: 150
+# tags: sanitizer long
+# timeout: 240
 . "$TOP/test/lib.sh"
 LEASE=$((3 * SLOW))
 PATH=$PATH:$B/server
