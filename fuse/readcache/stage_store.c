@@ -183,6 +183,7 @@ void kr_stage_store_again(struct kr_stage *stage)
 		if (held->stage != stage)
 			continue;
 		held->unkept = false;
+		held->edition = kr_cache_edition(stage->entry); /* what is in the table is of the present version */
 		hops->unkept_bytes -= KR_BLOCK_SIZE;
 		kr_list_remove(&held->link);
 		kr_list_append(&hops->to_store, &held->link);

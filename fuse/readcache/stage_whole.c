@@ -12,7 +12,7 @@
 #include "fuse/readcache/hops_priv.h"
 #include "fuse/readcache/stage_priv.h"
 
-enum { IN_VAIN_MS = 1000 }; /* between passes in vain */
+enum { PAUSE_MS = 1000 }; /* after a pass that has brought nothing */
 
 /* Where the file's blocks are. */
 struct blocks {
@@ -45,14 +45,14 @@ static void count_blocks(struct kr_stage *stage, struct blocks *ret)
 /* The latest pass has ended.  In vain: the disk would not keep a block, and has no more of them than before. */
 static void judge_pass(struct kr_stage *stage, const struct blocks *blocks)
 {
-	const bool in_vain = stage->whole.unkept_err && blocks->kept <= stage->whole.kept_most;
+	const bool grown = blocks->kept > stage->whole.kept_most, in_vain = stage->whole.unkept_err && !grown;
 
 	if (!in_vain)
 		stage->whole.in_vain_ns = 0;
 	else if (!stage->whole.in_vain_ns)
 		stage->whole.in_vain_ns = kr_clock_ns();
 	stage->whole.in_vain_err = in_vain ? stage->whole.unkept_err : 0;
-	stage->whole.pass_from_ns = in_vain ? kr_clock_ns() + IN_VAIN_MS * KR_NS_PER_MS : 0;
+	stage->whole.pass_from_ns = grown ? 0 : kr_clock_ns() + PAUSE_MS * KR_NS_PER_MS;
 	stage->whole.kept_most = KR_MAX(stage->whole.kept_most, blocks->kept);
 	stage->whole.unkept_err = 0;
 	stage->whole.passing = false;

@@ -622,6 +622,46 @@ static void a_small_file_that_came_with_open_gets_a_file_when_it_is_staged(void 
 	assert_int_equal(world->blocks_sent, 0);
 }
 
+/* Another file takes all of the cache, and leaves it when the node has flushed bytes of its own meanwhile. */
+static void blocks_in_memory_are_stored_under_the_version_that_came_since(void **state)
+{
+	const struct kr_extent piece = {.offset = BLOCK + 1000, .length = 100, .position = BLOCK + 1000, .seq = 1};
+	struct node *node = &world->nodes[1];
+	struct kr_buf *buf = kr_buf_new(BLOCK);
+	struct kr_cache_entry *other;
+	struct kr_extent_map map;
+	uint64_t bytes;
+
+	(void)state;
+	start_node(1, 3 * BLOCK);
+	world->size = 3 * BLOCK;
+	kr_stage_set(node->stage, 1, world->size);
+	other = kr_cache_entry_get(node->mount.cache, &(struct kr_fid){.length = 2}, 1, world->size);
+	buf->length = BLOCK;
+	memset(buf->data, 0, BLOCK);
+	for (uint64_t block = 0; block < 3; block++)
+		assert_int_equal(
+			kr_cache_put(other, kr_cache_edition(other), block, buf, kr_checksum(buf->data, BLOCK)), 0);
+	kr_buf_put(buf);
+	read_all(NULL);
+	kr_extent_map_init(&map);
+	assert_int_equal(kr_extent_map_insert(&map, &piece, NULL, NULL), 0);
+	memset(world->content + piece.offset, 1, piece.length);
+	world->version = 2;
+	kr_stage_flushed(node->stage, 1, 2, world->size, &map);
+	kr_extent_map_fini(&map);
+	node->position = 0;
+	node->done = false;
+	read_all(NULL);
+	kr_cache_entry_abandon(other);
+	kr_cache_entry_put(other);
+	while (kr_cache_evict_step(node->mount.cache))
+		continue;
+	assert_int_equal(stage_all(node, &bytes), 1);
+	assert_int_equal(bytes, world->size);
+	assert_int_equal(counters_of(node).bytes, world->size);
+}
+
 /* By a job of a former stage of the file, which is not told of who reads now. */
 static void a_reader_goes_on_when_somebody_else_has_put_its_block(void **state)
 {
@@ -672,6 +712,7 @@ int main(void)
 		TEST(a_small_file_is_read_back_as_soon_as_it_is_flushed),
 		TEST(data_that_came_with_open_is_checked_and_served),
 		TEST(a_small_file_that_came_with_open_gets_a_file_when_it_is_staged),
+		TEST(blocks_in_memory_are_stored_under_the_version_that_came_since),
 		TEST(a_reader_goes_on_when_somebody_else_has_put_its_block),
 	};
 
