@@ -90,13 +90,13 @@
  *
  * READING.  The reader scans all segments first, and changes nothing meanwhile.  Each slot is one of: empty (all zero,
  * or check 0), leftover, dead, valid, damaged.  Damaged slots behind the last sound record of the newest segment are
- * the torn tail: the reader passes over it and says so.  (If the segment is still needed when another one is newer, a
- * later start takes it for damage.)  The reader reports other damage with file and range where they
- * can be known.  Valid records count in the order of seq.  The reader takes the range of a WRITE whose data is damaged
- * out of what older records say.  So a read never returns old bytes where newer ones were acknowledged.  A WRITE whose
- * file has no NAME is damage.  The reader sets a segment with damage aside.  Its good records are replayed as any
- * others.  Its files stay until an explicit command has discarded the damage that the administrator has seen.  With it
- * stays the segment whose NAME stands in for a damaged one.
+ * the torn tail: the reader passes over it and says so.  A later start takes it for damage, if the segment is needed
+ * still and another one is newer.  The reader reports other damage with file and range where they can be known.  Valid
+ * records count in the order of seq.  The reader takes the range of a WRITE whose data is damaged out of what older
+ * records say.  So a read never returns old bytes where newer ones were acknowledged.  A WRITE whose file has no NAME
+ * is damage.  The reader sets a segment with damage aside.  Its good records are replayed as any others.  Its files
+ * stay until an explicit command has discarded the damage that the administrator has seen.  With it stays the segment
+ * whose NAME stands in for a damaged one.
  */
 #ifndef KR_FUSE_JOURNAL_FORMAT_H
 #define KR_FUSE_JOURNAL_FORMAT_H

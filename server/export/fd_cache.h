@@ -3,8 +3,9 @@
  * Thread-safe. An entry in use is never closed. A directory's entry has one reader at a time, because its position is
  * state. The cache keeps at most `limit` entries (entries in use can exceed that by the number of threads).
  * kr_fd_cache_reap closes entries idle for KR_FD_CACHE_IDLE_NS, so that programs on the server can remove or run the
- * files. Entries with unsynced writes stay then, and go last at the limit: the descriptor remembers the error of a failed
- * write-back.  (A new descriptor tells of it, too, unless the inode has left memory, or another program was told.) */
+ * files. Entries with unsynced writes stay then, and go last at the limit: the descriptor remembers the error of a
+ * failed write-back.  (A new descriptor tells of it, too, unless the inode has left memory, or another program was
+ * told.) */
 #ifndef KR_SERVER_FD_CACHE_H
 #define KR_SERVER_FD_CACHE_H
 

@@ -251,7 +251,7 @@ void kr_flush_init(struct kr_data *data)
 	data->server->files->hooks.flush_asked = flush_asked;
 	init_gathering(data);
 	kr_server_on(data->server, KR_MSG_FLUSH, handle_flush, KR_HANDLER_IN_GRACE | KR_HANDLER_KEEP_REPLY);
-	kr_invalidation_changes(data->server, KR_MSG_FLUSH, offsetof(union kr_any_msg, flush_request.file));
+	kr_invalidation_changes(data->server, KR_MSG_FLUSH, KR_FID_OFFSET(flush_request.file));
 }
 
 /* --- running rounds: streams, sessions that end, time ------------------------------------------ */

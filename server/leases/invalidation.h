@@ -36,8 +36,11 @@ void kr_invalidation_allow(struct kr_server *server, bool allow);
  * NULL).  Either may be NULL. */
 void kr_invalidation_on(struct kr_server *server, uint16_t type, void (*changes)(struct kr_request *request),
 	uint16_t (*grants)(struct kr_request *request, int err, const void *reply));
-/* After kr_server_on, too: each request of TYPE changes the fid at FID_OFFSET of its union kr_any_msg.  At most two
- * calls for a TYPE. */
+/* Where FIELD, a fid of a request's message, lies in union kr_any_msg. */
+#define KR_FID_OFFSET(field) \
+	(_Generic(((union kr_any_msg *)0)->field, struct kr_fid : offsetof(union kr_any_msg, field)))
+/* After kr_server_on, too: each request of TYPE changes the fid at FID_OFFSET (KR_FID_OFFSET).  At most two calls for a
+ * TYPE. */
 void kr_invalidation_changes(struct kr_server *server, uint16_t type, size_t fid_offset);
 /* From CHANGES: the request changes FID; other nodes that may cache FID get an INVALIDATE. */
 void kr_invalidation_change(struct kr_request *request, const struct kr_fid *fid);

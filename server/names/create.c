@@ -302,5 +302,5 @@ void kr_create_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_CREATE, handle_create, KR_HANDLER_KEEP_REPLY | KR_HANDLER_CHANGES_NAMES);
 	kr_invalidation_on(server, KR_MSG_CREATE, NULL, grant_create);
-	kr_invalidation_changes(server, KR_MSG_CREATE, offsetof(union kr_any_msg, create_request.parent));
+	kr_invalidation_changes(server, KR_MSG_CREATE, KR_FID_OFFSET(create_request.parent));
 }

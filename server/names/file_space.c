@@ -234,6 +234,6 @@ void kr_file_space_register(struct kr_server *server)
 	kr_server_on(server, KR_MSG_FALLOCATE, handle_fallocate, KR_HANDLER_KEEP_REPLY);
 	kr_server_on(server, KR_MSG_SEEK, handle_seek, 0);
 	kr_server_on(server, KR_MSG_COPY, handle_copy, KR_HANDLER_KEEP_REPLY);
-	kr_invalidation_changes(server, KR_MSG_FALLOCATE, offsetof(union kr_any_msg, fallocate_request.file));
-	kr_invalidation_changes(server, KR_MSG_COPY, offsetof(union kr_any_msg, copy_request.to));
+	kr_invalidation_changes(server, KR_MSG_FALLOCATE, KR_FID_OFFSET(fallocate_request.file));
+	kr_invalidation_changes(server, KR_MSG_COPY, KR_FID_OFFSET(copy_request.to));
 }

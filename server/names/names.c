@@ -398,13 +398,13 @@ void kr_names_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_LOOKUP, NULL, grant_lookup);
 	kr_invalidation_on(server, KR_MSG_READLINK, NULL, grant_readlink);
 	kr_invalidation_on(server, KR_MSG_MAKE, NULL, grant_make);
-	kr_invalidation_changes(server, KR_MSG_MAKE, offsetof(union kr_any_msg, make_request.parent));
+	kr_invalidation_changes(server, KR_MSG_MAKE, KR_FID_OFFSET(make_request.parent));
 	kr_invalidation_on(server, KR_MSG_LINK, NULL, grant_link);
-	kr_invalidation_changes(server, KR_MSG_LINK, offsetof(union kr_any_msg, link_request.file));
-	kr_invalidation_changes(server, KR_MSG_LINK, offsetof(union kr_any_msg, link_request.parent));
+	kr_invalidation_changes(server, KR_MSG_LINK, KR_FID_OFFSET(link_request.file));
+	kr_invalidation_changes(server, KR_MSG_LINK, KR_FID_OFFSET(link_request.parent));
 	kr_invalidation_on(server, KR_MSG_REMOVE, NULL, grant_remove);
-	kr_invalidation_changes(server, KR_MSG_REMOVE, offsetof(union kr_any_msg, remove_request.parent));
+	kr_invalidation_changes(server, KR_MSG_REMOVE, KR_FID_OFFSET(remove_request.parent));
 	kr_invalidation_on(server, KR_MSG_RENAME, NULL, grant_rename);
-	kr_invalidation_changes(server, KR_MSG_RENAME, offsetof(union kr_any_msg, rename_request.parent));
-	kr_invalidation_changes(server, KR_MSG_RENAME, offsetof(union kr_any_msg, rename_request.new_parent));
+	kr_invalidation_changes(server, KR_MSG_RENAME, KR_FID_OFFSET(rename_request.parent));
+	kr_invalidation_changes(server, KR_MSG_RENAME, KR_FID_OFFSET(rename_request.new_parent));
 }

@@ -272,6 +272,7 @@ static void open_after_others(struct kr_request *request)
 	struct open_state *open = request->state;
 	bool cuts = truncates(request);
 
+	static_assert(offsetof(struct open_state, operation) == 0, "for kr_operation_cancel");
 	request->cancel = kr_operation_cancel;
 	kr_operation_start(&open->operation, open->file, request->session->node, cuts ? KR_LEASE_ALL : 0,
 		cuts ? KR_COMMITTED_ALL : KR_COMMITTED_OTHERS, open_granted);

@@ -207,7 +207,7 @@ void kr_readdir_xattr_register(struct kr_server *server)
 	kr_invalidation_on(server, KR_MSG_READDIR, NULL, grant_readdir);
 	kr_invalidation_on(server, KR_MSG_GETXATTR, NULL, grant_getxattr);
 	kr_invalidation_on(server, KR_MSG_LISTXATTR, NULL, grant_listxattr);
-	kr_invalidation_changes(server, KR_MSG_SETXATTR, offsetof(union kr_any_msg, setxattr_request.file));
-	kr_invalidation_changes(server, KR_MSG_REMOVEXATTR, offsetof(union kr_any_msg, removexattr_request.file));
+	kr_invalidation_changes(server, KR_MSG_SETXATTR, KR_FID_OFFSET(setxattr_request.file));
+	kr_invalidation_changes(server, KR_MSG_REMOVEXATTR, KR_FID_OFFSET(removexattr_request.file));
 	kr_invalidation_on(server, KR_MSG_ACCESS, NULL, grant_access);
 }

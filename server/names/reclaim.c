@@ -7,6 +7,7 @@
  * before this node has sent it again.  Before the answer no other node can have the file either.  In the grace period
  * the server serves nobody, a successor inherits what its node owed, and a late node has the file alone.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -259,6 +260,7 @@ static void claim(struct kr_request *request)
 		return;
 	}
 	kr_late_claim_begin(&reclaim->claim, request, reclaim->file);
+	static_assert(offsetof(struct reclaim, operation) == 0, "for kr_operation_cancel");
 	request->cancel = kr_operation_cancel;
 	kr_operation_start(&reclaim->operation, reclaim->file, request->session->node, KR_LEASE_ALL,
 		KR_COMMITTED_OTHERS, reclaim_granted);

@@ -1,6 +1,7 @@
 /* SETATTR, with the leases that it needs. */
 #include "server/leases/attrs.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -136,6 +137,7 @@ static void setattr_among_others(struct kr_request *request)
 	struct setattr *setattr = request->state;
 	const uint32_t valid = request->msg.setattr_request.valid;
 
+	static_assert(offsetof(struct setattr, operation) == 0, "for kr_operation_cancel");
 	request->cancel = kr_operation_cancel;
 	kr_operation_start(&setattr->operation, setattr->file, request->session->node,
 		setattr_kinds(&request->msg.setattr_request),
@@ -173,5 +175,5 @@ void kr_setattr_register(struct kr_server *server)
 {
 	kr_server_on(server, KR_MSG_SETATTR, handle_setattr, KR_HANDLER_KEEP_REPLY);
 	kr_invalidation_on(server, KR_MSG_SETATTR, NULL, grant_setattr);
-	kr_invalidation_changes(server, KR_MSG_SETATTR, offsetof(union kr_any_msg, setattr_request.file));
+	kr_invalidation_changes(server, KR_MSG_SETATTR, KR_FID_OFFSET(setattr_request.file));
 }
