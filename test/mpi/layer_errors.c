@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int rank, ranks, handled;
 
@@ -115,9 +116,25 @@ static void modes(const char *path)
 	FAILS(MPI_File_open(MPI_COMM_WORLD, "/nonexistent/file", MPI_MODE_RDONLY, MPI_INFO_NULL, &fh), MPI_SUCCESS);
 }
 
-/* Regions of all ranks, interleaved, many rounds. */
-static int write_regions(MPI_File fh, int regions, char filler)
+/* The process gets no more than BYTES of memory from here on.  Returns the limit before. */
+static struct rlimit limit_memory(rlim_t bytes)
 {
+	FILE *in = fopen("/proc/self/statm", "r");
+	struct rlimit limit, before;
+	unsigned long pages;
+
+	CHECK(in && fscanf(in, "%lu", &pages) == 1 && getrlimit(RLIMIT_AS, &before) == 0);
+	fclose(in);
+	limit = before;
+	limit.rlim_cur = pages * (rlim_t)sysconf(_SC_PAGESIZE) + bytes;
+	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+	return before;
+}
+
+/* Regions of all ranks, interleaved, many rounds.  MEMORY: more than this the call does not get; 0: no limit. */
+static int write_regions_in(MPI_File fh, int regions, char filler, rlim_t memory)
+{
+	struct rlimit before = {0};
 	enum { REGION = 1000 };
 	char *bytes = malloc((size_t)regions * REGION);
 	MPI_Datatype region, cell;
@@ -128,11 +145,20 @@ static int write_regions(MPI_File fh, int regions, char filler)
 	MPI_Type_create_resized(region, 0, (MPI_Aint)REGION * ranks, &cell);
 	MPI_Type_commit(&cell);
 	CHECK(MPI_File_set_view(fh, (MPI_Offset)REGION * rank, MPI_BYTE, cell, "native", MPI_INFO_NULL) == MPI_SUCCESS);
+	if (memory)
+		before = limit_memory(memory);
 	rc = MPI_File_write_all(fh, bytes, regions * REGION, MPI_BYTE, MPI_STATUS_IGNORE);
+	if (memory)
+		CHECK(setrlimit(RLIMIT_AS, &before) == 0);
 	MPI_Type_free(&cell);
 	MPI_Type_free(&region);
 	free(bytes);
 	return rc;
+}
+
+static int write_regions(MPI_File fh, int regions, char filler)
+{
+	return write_regions_in(fh, regions, filler, 0);
 }
 
 static void check_bytes(const char *path, long count, char expected)
@@ -240,12 +266,36 @@ static void one_aggregator_fails(const char *path)
 	check_bytes(path, 1000L * 1000 * ranks, 'z');
 }
 
+/*
+ * No aggregator gets the memory for a round.  The first of all, while the heap has no large piece that was freed.
+ * MPICH's own MPI_Irecv aborts the program then.
+ */
+static void no_memory(const char *path)
+{
+	enum { REGIONS = 20000 };
+	MPI_File fh = open_file(path, MPI_MODE_CREATE | MPI_MODE_RDWR, "16777216");
+
+	FAILS(write_regions_in(fh, REGIONS, 'x', 256 << 10), MPI_SUCCESS);
+	CHECK(write_regions(fh, REGIONS, 'm') == MPI_SUCCESS);
+	CHECK(MPI_File_set_size(fh, (MPI_Offset)REGIONS * 1000 * ranks) == MPI_SUCCESS);
+	CHECK(MPI_File_close(&fh) == MPI_SUCCESS);
+	check_bytes(path, (long)REGIONS * 1000 * ranks, 'm');
+	MPI_Barrier(MPI_COMM_WORLD);
+	CHECK(rank > 0 || unlink(path) == 0);
+	MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	CHECK(argc == 3);
+#ifdef OPEN_MPI
+	no_memory(argv[1]);
+#else
+	(void)no_memory;
+#endif
 	arguments(argv[1]);
 	modes(argv[1]);
 	views_after_an_error(argv[1]);
