@@ -34,6 +34,17 @@ class Died(Exception):
     """The mount is not there any more."""
 
 
+def pread_all(fd, length, offset):
+    """Fewer bytes: the file ends there.  A single read ends also where the mount dies, behind the pages that the kernel has."""
+    data = os.pread(fd, length, offset)
+    while data and len(data) < length:
+        more = os.pread(fd, length - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
+
+
 class Mount:
     """The root of the mount, as a descriptor: paths are relative to it, so that none falls through to what lies below."""
 
@@ -149,7 +160,7 @@ class Thread:
         for _ in range(self.rng.randrange(1, 4)):
             c, offset, length = self.rng.choice(cells)
             start = now()
-            data = os.pread(fd, length, offset)
+            data = pread_all(fd, length, offset)
             end = now()
             self.note("r", "%s:%d" % (name, c), start, end, sorted(place.values_in(data + bytes(length - len(data)))))
 
@@ -184,7 +195,7 @@ class Thread:
         fd, _ = self.kept.get(name) or (self.open(name, os.O_RDONLY), False)
         if name not in self.kept:
             self.keep(name, fd)
-        if os.pread(fd, length, offset) != place.big_bytes(b, offset, length):
+        if pread_all(fd, length, offset) != place.big_bytes(b, offset, length):
             raise AssertionError("%s has other bytes from %d to %d" % (name, offset, offset + length))
 
     def op_pool(self):
@@ -193,7 +204,7 @@ class Thread:
         fd, _ = self.kept.get(name) or (self.open(name, os.O_RDONLY), False)
         if name not in self.kept:
             self.keep(name, fd)
-        if os.pread(fd, 100000, 0) != place.pool_bytes(number):
+        if pread_all(fd, 100000, 0) != place.pool_bytes(number):
             raise AssertionError("%s has other bytes" % name)
 
     # --- names and sizes -------------------------------------------------------------------------------------------------
@@ -285,7 +296,7 @@ class Thread:
             os.rename("%s/a%d" % (top, i), "%s/b%d" % (top, i), src_dir_fd=root, dst_dir_fd=root)
             fd = self.open("%s/b%d" % (top, i), os.O_RDONLY)
             try:
-                if os.read(fd, 100000) != data:
+                if pread_all(fd, 100000, 0) != data:
                     raise AssertionError("%s/b%d has other bytes than were written" % (top, i))
             finally:
                 os.close(fd)
@@ -302,7 +313,7 @@ class Thread:
         if len(self.orphans) >= 4 or (self.orphans and self.rng.random() < 0.5):
             fd, data = self.orphans.pop(0)
             try:
-                if os.pread(fd, 100000, 0) != data:
+                if pread_all(fd, 100000, 0) != data:
                     raise AssertionError("a removed file has other bytes")
             finally:
                 os.close(fd)
@@ -325,7 +336,7 @@ class Thread:
                 return
             start = now()
             try:
-                data = os.pread(fd, 800, 0)
+                data = pread_all(fd, 800, 0)
                 self.note("r", "locks/%d:0" % lock, start, now(), sorted(place.values_in(data + bytes(800 - len(data)))))
                 value = self.unique()
                 self.write_noted("locks/%d:0" % lock, value,
