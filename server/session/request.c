@@ -186,6 +186,8 @@ void kr_request_reply(struct kr_request *request, int err, const void *msg, cons
 	uint16_t flags;
 
 	assert(err <= 0);
+	if (err == -EMFILE) /* the daemon's limit, not the program's */
+		err = -ENFILE;
 	if (request->server->export)
 		kr_export_failed(request->server->export, err);
 	hooks_of(request)->request_cache.end(request, err);
