@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "common/base/fail.h"
+#include "common/base/fault.h"
 #include "common/base/table.h"
 #include "fuse/base/shim.h"
 
@@ -52,6 +53,7 @@ static int tell(struct fuse_session *fuse, const struct kr_notify_job *job)
 {
 	int first = 0;
 
+	(void)KR_FAULT("notify.tell");
 	for (uint32_t i = 0; i < job->count; i++) {
 		int err = kr_notify_drop(fuse, job->nodeid, &job->ranges[i]);
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Reads pages of a mapped file, and drops them, for ever.    pages.py FILE"""
+"""Reads pages of a mapped file, and has the kernel forget them, for ever.    pages.py FILE"""
 import mmap
+import os
 import sys
 import threading
 
-with open(sys.argv[1], "rb") as file:
-    view = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+fd = os.open(sys.argv[1], os.O_RDONLY)
+view = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
 
 
 def read(first):
@@ -13,6 +14,7 @@ def read(first):
         for page in range(first, len(view) // mmap.PAGESIZE, 4):
             view[page * mmap.PAGESIZE]
         view.madvise(mmap.MADV_DONTNEED)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 for number in range(4):
