@@ -40,6 +40,7 @@ static struct kr_file *make(struct kr_mount *mount, const struct kr_fid *fid)
 	file->changes = 1;
 	kr_list_init(&file->waiters);
 	kr_list_init(&file->pages.parked);
+	kr_list_init(&file->pages.passed);
 	kr_list_init(&file->open.list);
 	kr_list_init(&file->lease.recalls);
 	kr_link_init(&file->life.idle);

@@ -57,12 +57,20 @@ struct kr_file_life {
 	bool resident; /* [loop] the table keeps a reference, because there is a reason to keep the file */
 };
 
+/* A write past the kernel's pages, whose range the kernel drops before the answer.  If it writes such a page back until
+ * then, it read the page before this write: the page's bytes in that range are older. */
+struct kr_passed_write {
+	struct kr_link link; /* kr_file_pages.passed */
+	struct kr_range range;
+};
+
 /* What the kernel has of the file in its page cache: recall.c, and the readers and writers. */
 struct kr_file_pages {
 	uint32_t mappable;         /* [lock] handles through which programs may have mapped it for storing */
 	uint64_t given_ns;         /* [lock] when a page that programs may store into was last given to the kernel */
 	bool written;              /* [lock] pages of mappings have been written since they were last dropped... */
 	bool fruitless;            /* [lock] ... and that time they had not */
+	struct kr_list passed;     /* [lock] struct kr_passed_write */
 	struct kr_list parked;     /* [loop] struct kr_parked_io */
 	struct kr_file_drop *drop; /* [loop] the invalidation under way */
 	struct kr_link lingering;  /* [loop] kr_files.lingering */

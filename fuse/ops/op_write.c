@@ -9,6 +9,9 @@
  * then, because they do not go before the pages (lease_state.h).  If they have been lost, or the page is that of a
  * paged handle, it goes to the server later: when WRITE has come, or while the server recalls READ from all nodes.
  *
+ * Programs of the node may store into a page while another writes past it (kr_passed_write).  The store goes to the
+ * journal with the page, after the write, but without the range of the write.
+ *
  * A write through a paged handle (op_open.c) fills the kernel's pages before the request comes.  Pages that it covers
  * whole are valid then.  A page that it covers in part, and that no program has read, is locked until the answer.  So
  *   - without READ, under which alone pages may be valid, the pages that it has filled are dropped before the answer;
@@ -47,7 +50,7 @@ struct write {
 	bool clear_suid;
 	bool cleared; /* the server has cleared the file's set-id bits for this write */
 	size_t done;
-	struct kr_range invalidate; /* pages to drop before the answer; length 0: none */
+	struct invalidation *invalidation; /* of pages, before the answer; NULL: none */
 };
 
 struct write_op {
@@ -61,6 +64,7 @@ struct write_op {
 /* The answer to a write waits for the invalidation of the pages it changed. */
 struct invalidation {
 	struct kr_notify_job job;
+	struct kr_passed_write passed; /* linked unless the pages have the written bytes */
 	fuse_req_t req;
 	struct write write; /* its data is gone */
 };
@@ -127,6 +131,61 @@ static struct kr_range pages_to_drop(const struct write *write, uint64_t written
 	return (struct kr_range){0};
 }
 
+/* WRITE, at the offset WRITTEN, is in the journal: what must become of the kernel's pages before the answer.  [lock]
+ * held. */
+static void plan_invalidation(struct write *write, uint64_t written)
+{
+	struct kr_range range = pages_to_drop(write, written);
+	struct invalidation *invalidation;
+
+	if (!range.length)
+		return;
+	invalidation = kr_xcalloc(1, sizeof(*invalidation));
+	invalidation->job.count = 1;
+	invalidation->job.ranges[0] = range;
+	invalidation->passed.range = range;
+	if (!write->handle->paged)
+		kr_list_append(&write->file->pages.passed, &invalidation->passed.link);
+	write->invalidation = invalidation;
+}
+
+/* Where the next bytes of [AT, END) begin that no write is just passing; *RET_END: where they end.  [lock] held. */
+static uint64_t next_valid(const struct kr_file *file, uint64_t at, uint64_t end, uint64_t *ret_end)
+{
+	const struct kr_passed_write *passed;
+	uint64_t begin;
+
+	do {
+		begin = at;
+		KR_LIST_FOR_EACH(passed, &file->pages.passed, link)
+			if (passed->range.offset <= at && at < passed->range.offset + passed->range.length)
+				at = passed->range.offset + passed->range.length;
+	} while (at != begin);
+	*ret_end = end;
+	KR_LIST_FOR_EACH(passed, &file->pages.passed, link)
+		if (passed->range.offset > at)
+			*ret_end = KR_MIN(*ret_end, passed->range.offset);
+	return at;
+}
+
+/* Journals pages that a mapping wrote.  0, and all of it is done; else as kr_file_append, and the kernel's pages stay
+ * until all could be journaled.  [lock] held. */
+static int append_pages(struct write *write)
+{
+	uint64_t end = write->offset + write->size, until = write->offset, at;
+
+	while ((at = next_valid(write->file, until, end, &until)) < end) {
+		size_t done = 0;
+		int err = kr_file_append(write->file, at, write->data + (at - write->offset), until - at,
+			&(struct kr_write_how){.page = true}, &done);
+
+		if (err)
+			return err;
+	}
+	write->done = write->size;
+	return 0;
+}
+
 /* Cuts the write off at the longest size that the server's filesystem can hold, as on a local disk.  False: no byte is
  * left. */
 static bool clamp_to_max(struct write *write, uint64_t offset)
@@ -164,11 +223,12 @@ static enum verdict try_write(struct write *write, int *ret_err)
 	}
 	if (!write->page && atomic_load_explicit(&write->handle->bursts, memory_order_relaxed))
 		kr_flush_burst(file);
-	err = kr_file_append(file, offset, write->data, write->size,
-		&(struct kr_write_how){.page = write->page || write->through, .clear_suid = write->clear_suid},
-		&write->done);
+	err = write->page ?
+		append_pages(write) :
+		kr_file_append(file, offset, write->data, write->size,
+			&(struct kr_write_how){.page = write->through, .clear_suid = write->clear_suid}, &write->done);
 	if (write->done) {
-		write->invalidate = pages_to_drop(write, offset);
+		plan_invalidation(write, offset);
 		return DONE;
 	}
 	*ret_err = err;
@@ -191,8 +251,12 @@ static void answer_now(fuse_req_t req, uint64_t nodeid, const struct write *writ
 static void invalidated(struct kr_notify_job *job, int err)
 {
 	struct invalidation *invalidation = KR_CONTAINER_OF(job, struct invalidation, job);
+	struct kr_file *file = invalidation->write.file;
 
 	(void)err; /* recall.c reports errors; a page that stays is of a mapping and just being written */
+	pthread_mutex_lock(&file->lock);
+	kr_list_remove(&invalidation->passed.link);
+	pthread_mutex_unlock(&file->lock);
 	answer_now(invalidation->req, job->nodeid, &invalidation->write);
 	free(invalidation);
 }
@@ -211,20 +275,17 @@ static void drop_attributes(struct kr_mount *mount, const struct write *write)
 static void answer(fuse_req_t req, uint64_t nodeid, const struct write *write)
 {
 	struct kr_mount *mount = write->file->mount;
-	struct invalidation *invalidation;
+	struct invalidation *invalidation = write->invalidation;
 
 	(void)KR_FAULT("write.after");
 	drop_attributes(mount, write);
-	if (!write->invalidate.length) {
+	if (!invalidation) {
 		answer_now(req, nodeid, write);
 		return;
 	}
-	invalidation = kr_xcalloc(1, sizeof(*invalidation));
 	invalidation->req = req;
 	invalidation->write = *write;
 	invalidation->job.nodeid = nodeid;
-	invalidation->job.count = 1;
-	invalidation->job.ranges[0] = write->invalidate;
 	invalidation->job.done = invalidated;
 	kr_notify(mount->notifier, &invalidation->job);
 }
