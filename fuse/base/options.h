@@ -64,6 +64,7 @@ struct kr_mount_options {
 	cpu_set_t cpu_set; /* cpus, parsed */
 	char *metrics;     /* ADDR:PORT; NULL: none */
 	bool soft, hard, nonempty, shared_mmap;
+	bool over_dead; /* a dead mount is on the mount point, and goes just before this one comes */
 	bool foreground, debug;
 };
 

@@ -102,6 +102,21 @@ static int find_device(struct kr_kernel *kernel)
 			 0;
 }
 
+/* Mounts on WHERE.  A dead mount goes just before, so that no program finds the directory below for long. */
+static int mount_on(struct kr_kernel *kernel, const char *where)
+{
+	const struct kr_mount_options *options = kernel->mount->options;
+	int err = options->over_dead && !kr_lent() ? kr_mount_point_free(options->mount_point) : 0;
+
+	if (err < 0)
+		return err;
+	if (fuse_session_mount(kernel->fuse, where) != 0)
+		return kr_fail(-EPERM, "cannot mount on %s (see the message above%s)", options->mount_point,
+			geteuid() ? "; is fusermount3 installed?" : "");
+	kernel->mounted = !kr_lent();
+	return 0;
+}
+
 int kr_kernel_new(struct kr_mount *mount, const struct kr_kernel_side *side, struct kr_kernel **ret_kernel)
 {
 	struct kr_kernel *kernel = kr_xcalloc(1, sizeof(*kernel));
@@ -123,11 +138,8 @@ int kr_kernel_new(struct kr_mount *mount, const struct kr_kernel_side *side, str
 	fuse_opt_free_args(&args);
 	if (!kernel->fuse)
 		err = kr_fail(-EINVAL, "libfuse refuses the options (its message is above)");
-	else if (fuse_session_mount(kernel->fuse, where) != 0)
-		err = kr_fail(-EPERM, "cannot mount on %s (see the message above%s)", mount->options->mount_point,
-			geteuid() ? "; is fusermount3 installed?" : "");
 	else
-		kernel->mounted = !kr_lent();
+		err = mount_on(kernel, where);
 	if (err == 0)
 		err = kr_shim_install(kernel->fuse, side->replies);
 	if (err == 0)

@@ -329,7 +329,8 @@ int main(int argc, char **argv)
 	if (result == 0 && options.strictatime)
 		kr_log_warn("strictatime: times of access follow opens, as with relatime");
 	if (result == 0 && !kr_lent() && !options.lend)
-		result = kr_mount_point_check(&options.mount_point, options.source, options.nonempty);
+		result = kr_mount_point_check(&options.mount_point, options.source,
+			options.view == KR_VIEW_JOB ? options.job : NULL, options.nonempty, &options.over_dead);
 	if (result == 0 && options.cpus)
 		result = kr_cpus_confine(options.cpus, &options.cpu_set);
 	if (result < 0)

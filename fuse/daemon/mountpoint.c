@@ -230,32 +230,58 @@ static bool is_dead(const struct kr_mounted *mounted, int root)
 }
 
 /* Unmounts MOUNTED if it is dead, even while programs use it.  Root does so by ROOT, not by the path: another kairanfs may
- * have done the same, and mounted there, meanwhile.  False: it is not dead.  *RET_ERR: 0, or -errno with a reason. */
-static bool replaces_dead(const struct kr_mounted *mounted, int *ret_err)
+ * have done the same, and mounted there, meanwhile.  0, or -errno with a reason; -EBUSY: it is not dead. */
+static int unmount_dead(const struct kr_mounted *mounted)
 {
 	KR_AUTO_FD int root = open(mounted->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
 	if (root < 0 || !is_dead(mounted, root))
-		return false;
-	kr_log_info("the daemon of the mount on %s is gone: this mount takes its place", mounted->path);
+		return kr_fail(-EBUSY, "mount point %s is busy: another mount has come there", mounted->path);
 	if (geteuid() != 0)
-		*ret_err = run_fusermount(mounted->path, true);
-	else if (umount2(kr_fd_path(root).text, MNT_DETACH) == 0 || errno == EINVAL) /* EINVAL: it is gone already */
-		*ret_err = 0;
-	else
-		*ret_err = kr_fail_errno(-errno, "cannot unmount %s", mounted->path);
-	return true;
+		return run_fusermount(mounted->path, true);
+	if (umount2(kr_fd_path(root).text, MNT_DETACH) == 0 || errno == EINVAL) /* EINVAL: it is gone already */
+		return 0;
+	return kr_fail_errno(-errno, "cannot unmount %s", mounted->path);
 }
 
-/* 0 if no kairanfs is mounted on PATH any more. */
-static int make_free(const char *path, const char *source)
+int kr_mount_point_free(const char *path)
 {
 	struct kr_mounted mounted = {0};
-	int err;
+	int err = kr_mounted_find(path, true, &mounted);
 
+	if (err == 0)
+		err = unmount_dead(&mounted);
+	kr_mounted_fini(&mounted);
+	return err == -ENOENT ? 0 : err;
+}
+
+/* Whether a mount of SOURCE, or of JOB, has the source that the kernel's list says. */
+static bool is_of(const char *listed, const char *source, const char *job)
+{
+	size_t length = job ? strlen(job) : 0;
+
+	if (!job)
+		return strcmp(listed, source) == 0;
+	return strncmp(listed, "job:", 4) == 0 && strncmp(listed + 4, job, length) == 0 && listed[4 + length] == '@';
+}
+
+/* 0 if no kairanfs is mounted on PATH, or a dead one of this source (*RET_DEAD). */
+static int check_free(const char *path, const char *source, const char *job, bool *ret_dead)
+{
+	struct kr_mounted mounted = {0};
+	int err = 0;
+
+	*ret_dead = false;
 	if (kr_mounted_find(path, true, &mounted) < 0)
 		return 0;
-	if (strcmp(mounted.source, source) != 0 || !replaces_dead(&mounted, &err))
+	if (is_of(mounted.source, source, job)) {
+		KR_AUTO_FD int root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+		*ret_dead = root >= 0 && is_dead(&mounted, root);
+	}
+	if (*ret_dead)
+		kr_log_info("the daemon of the mount on %s is gone: this mount takes its place", path);
+	else
 		err = kr_fail(-EBUSY,
 			"mount point %s is busy: %s is mounted there already (fusermount3 -u %s, or -uz if its daemon is gone)",
 			path, mounted.source, path);
@@ -263,15 +289,21 @@ static int make_free(const char *path, const char *source)
 	return err;
 }
 
-int kr_mount_point_check(char **path, const char *source, bool nonempty)
+int kr_mount_point_check(char **path, const char *source, const char *job, bool nonempty, bool *ret_dead)
 {
 	KR_AUTO_FREE char *plain = kr_plain_path(*path);
 	struct stat stat_buffer;
-	int err = make_free(plain, source);
+	int err = check_free(plain, source, job, ret_dead);
 	char *real;
 
 	if (err < 0) /* before any access to the path: a mount there may hang */
 		return err;
+	if (*ret_dead) {
+		free(*path);
+		*path = plain;
+		plain = NULL;
+		return 0;
+	}
 	real = realpath(*path, NULL);
 	if (!real && errno == ENOTCONN)
 		return kr_fail(-ENOTCONN, "mount point %s holds a mount whose daemon is gone: fusermount3 -uz %s first",
@@ -281,8 +313,8 @@ int kr_mount_point_check(char **path, const char *source, bool nonempty)
 			-errno, "mount point %s%s", *path, errno == ENOENT ? " (make the directory first)" : "");
 	free(*path);
 	*path = real;
-	err = make_free(real, source);
-	if (err < 0)
+	err = check_free(real, source, job, ret_dead);
+	if (err < 0 || *ret_dead)
 		return err;
 	if (stat(real, &stat_buffer) < 0)
 		return kr_fail_errno(-errno, "mount point %s", real);

@@ -26,10 +26,12 @@ int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted
 /* Unmounts PATH, as fusermount3 does for users; LAZY: also while programs use it.  0, or -errno with a reason.  Blocks.
  */
 int kr_unmount(const char *path, bool lazy);
-/* Checks that SOURCE can be mounted on *PATH, and replaces *PATH by its absolute, real form.  A dead mount of SOURCE
- * there
- * is unmounted: its daemon has ended, and programs that use it go on to get ENOTCONN.  -errno with a sentence.  Returns
- * at once also when a hanging mount is there already. */
-int kr_mount_point_check(char **path, const char *source, bool nonempty);
+/* Checks that SOURCE, or JOB unless that is NULL, can be mounted on *PATH, and replaces *PATH by its absolute, real
+ * form.  *RET_DEAD: a mount of it whose daemon has ended is there.  -errno with a sentence.  Returns at once also when a
+ * hanging mount is there already. */
+int kr_mount_point_check(char **path, const char *source, const char *job, bool nonempty, bool *ret_dead);
+/* Unmounts the dead mount on PATH.  Until then programs get ENOTCONN there, and write nothing below; those that use it go
+ * on to get that.  -errno with a sentence. */
+int kr_mount_point_free(const char *path);
 
 #endif

@@ -78,7 +78,8 @@ struct kr_serve {
 	pthread_cond_t changed;
 	bool said_hello, live, drained, finished; /* guarded by lock */
 	_Atomic bool interrupted;                 /* a signal came before the mount was live */
-	_Atomic bool gone;                        /* the head of the job */
+	_Atomic bool gone;                        /* the head of the job ... */
+	_Atomic bool unreached;                   /* ... but it may still serve, and has not got all bytes */
 	int hello_err;
 	char hello_reason[512];
 };
@@ -220,13 +221,20 @@ static void on_refused(struct kr_mount *mount)
 	tell(serve, &serve->live);
 }
 
-static void on_gone(struct kr_mount *mount)
+static void on_gone(struct kr_mount *mount, bool ended)
 {
 	struct kr_serve *serve = KR_CONTAINER_OF(mount, struct kr_serve, mount);
+	struct kr_journal_usage usage;
 
 	if (serve->gone)
 		return;
-	kr_log_warn("%s is gone, and all files of %s with it", mount->options->head, mount->options->source);
+	kr_journal_usage(mount->journal, &usage);
+	serve->unreached = !ended && usage.live > 0;
+	if (ended)
+		kr_log_warn("%s is gone, and all files of %s with it", mount->options->head, mount->options->source);
+	else
+		kr_log_warn("%s is gone: it has not been reached for %g s (timeo)", mount->options->head,
+			(double)mount->options->timeo / 1e3);
 	serve->gone = true;
 	on_refused(mount);
 	kr_kernel_wake(serve->kernel);
@@ -701,7 +709,7 @@ int kr_serve(
 		if (is_ready)
 			kr_kernel_wait(serve->kernel);
 		if (is_ready && serve->gone)
-			return kr_fail(-ENOTCONN, "%s is gone", options->head);
+			return kr_fail(serve->unreached ? -EHOSTDOWN : -ENOTCONN, "%s is gone", options->head);
 		kr_kernel_stop(serve->kernel);
 		result = drain_and_part(serve) ? 0 : 1;
 	}

@@ -195,7 +195,7 @@ static int serve(struct job *job)
 	result = kr_local_open(&mount, &local);
 	if (result == 0)
 		result = kr_serve(&mount, local, on_ready, job);
-	if (result == -ENOTCONN) { /* and this, too */
+	if (result == -ENOTCONN || result == -EHOSTDOWN) { /* and this, too */
 		local_path = key = source = head = NULL;
 		return result;
 	}
@@ -219,14 +219,12 @@ static int join_and_serve(struct job *job)
 	return err < 0 ? err : serve(job);
 }
 
-/* Some bytes did not reach the head.  1: they stay for the next mount; -EIO with a reason: the head is gone. */
+/* Some bytes did not reach the head.  1: they stay for the next mount; -EIO with a reason: the head has ended. */
 static int keep_bytes(struct job *job)
 {
-	int err = kr_job_head_answers(&job->head);
-
-	if (err < 0)
-		return kr_fail(-EIO, "the head of job %s, node %s, is gone (%s), and what did not reach it is lost",
-			job->options->job, job->head.node, strerror(-err));
+	if (kr_job_head_answers(&job->head) == -ECONNREFUSED)
+		return kr_fail(-EIO, "the head of job %s, node %s, is gone, and what did not reach it is lost",
+			job->options->job, job->head.node);
 	kr_log_warn("%s/" KR_JOB_PLACE " keeps what the head has not got, for this node's next mount of job %s",
 		kr_local_path(job->local), job->options->job);
 	job->keeps = true;
@@ -245,7 +243,7 @@ int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local,
 	randombytes_buf(job.request.member, sizeof(job.request.member));
 	watch_signals();
 	result = join_and_serve(&job);
-	if (result == 1)
+	if (result == 1 || result == -EHOSTDOWN)
 		result = keep_bytes(&job);
 	else if (result == 0)
 		job.keeps = false;

@@ -335,15 +335,16 @@ static void first_failed(struct kr_session *session, int err, const char *reason
 		wait_on(session, kr_fail_reason());
 }
 
-/* A job's kairand never starts again.  If it has ended, none listens there any more, or another one does.  If its
- * machine is lost, there is no connection for `timeo`. */
-static bool head_is_gone(const struct kr_session *session, int err)
+/* A job's kairand never starts again.  If it has ended, none listens there any more, or another one does. */
+static bool head_has_ended(const struct kr_session *session, int err)
 {
-	const struct kr_mount_options *options = session->mount->options;
+	return err == -ECONNREFUSED || (session->refused && !session->postponed);
+}
 
-	return options->head &&
-		(err == -ECONNREFUSED || (session->refused && !session->postponed) ||
-			kr_clock_ns() - session->lost_ns > options->timeo * KR_NS_PER_MS);
+/* If the head's machine is lost, or the link, there is no connection for `timeo`. */
+static bool head_is_silent(const struct kr_session *session)
+{
+	return kr_clock_ns() - session->lost_ns > session->mount->options->timeo * KR_NS_PER_MS;
 }
 
 static void on_disconnected(void *context, int err, const char *reason)
@@ -368,8 +369,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 	}
 	if (!session->begun || session->parting)
 		return;
-	if (head_is_gone(session, err)) {
-		session->hooks->gone(session->mount);
+	if (options->head && (head_has_ended(session, err) || head_is_silent(session))) {
+		session->hooks->gone(session->mount, head_has_ended(session, err));
 		return;
 	}
 	if (!session->complained)

@@ -38,6 +38,22 @@ server_start
 wait $MOUNT || fail "not mounted after the network came: $(cat "$WORK/said")"
 on node1 fusermount3 -u "$M"
 
+note "a dead mount stays until the new one is there: no program writes below"
+begin $SERVER_ADDRESS:/
+wait $MOUNT || fail "not mounted: $(cat "$WORK/said")"
+kill -KILL "$(on node1 pgrep -f "kairanfs.*$local_options")"
+until_ok 10 "the end of the daemon" none_left
+kill -STOP "${DAEMON[server]}"
+begin $SERVER_ADDRESS:/
+said "the daemon of the mount on $M is gone: this mount takes its place"
+said "no answer from server"
+on node1 touch "$M/below" 2>"$WORK/error" && fail "a program writes below the mount point"
+grep -q "endpoint is not connected" "$WORK/error" && [ -z "$(ls -A "$M")" ] || fail "a dead mount: $(cat "$WORK/error"; ls -A "$M")" # M is bare here
+kill -CONT "${DAEMON[server]}"
+wait $MOUNT || fail "not mounted over a dead mount: $(cat "$WORK/said")"
+[ "$(on node1 grep -c " $M fuse" /proc/mounts)" = 1 ] && on node1 ls "$M/file" >/dev/null || fail "the dead mount is still there"
+on node1 fusermount3 -u "$M"
+
 note "a name that nobody knows yet"
 cp /etc/hosts "$WORK/hosts"
 on node1 mount --bind "$WORK/hosts" /etc/hosts || fail "no hosts"

@@ -161,7 +161,6 @@ on node$other sh -c "echo kept >$(at $other a)/kept; sync $(at $other a)/kept"
 dd if="$(seen $other a)/big" of="$(seen $other a)/copy" bs=1M 2>/dev/null && [ "$(unflushed "$(seen $other a)/copy")" -gt 0 ] || fail "copying"
 kill -KILL "${DAEMON[$other.a]}"
 wait "${DAEMON[$other.a]}" 2>/dev/null
-on node$other umount -l "$(at $other a)"
 "$B/tools/kairan" journal "$WORK/node$other/local/a" >"$WORK/said" 2>&1 && fail "kairan journal finds one there"
 grep -q "whose journal is in .*/kairan-job/mount" "$WORK/said" || fail "kairan journal: $(cat "$WORK/said")"
 on node$head sh -c "echo on >$(at $head a)/on" || fail "a member's death disturbs the head"
@@ -264,6 +263,15 @@ on node$member ip route add unreachable 10.77.1.$head || fail "no route"
 lost $member f $head
 on node$member ip route del unreachable 10.77.1.$head
 nothing_left $member f
+enter $member f timeo=1
+on node$member sh -c "echo late >$(at $member f)/late"
+[ "$(unflushed "$(seen $member f)/late")" = 5 ] || fail "flushed already"
+on node$member ip route add unreachable 10.77.1.$head || fail "no route"
+lost $member f $head
+on node$member ip route del unreachable 10.77.1.$head
+enter $member f
+[ "$(cat "$(seen $head f)/late")" = late ] || fail "what a member had not sent when it did not reach the head is lost"
+leave $member f
 leave $head f
 
 note "an ordinary user, in the background: nothing keeps the caller's terminal busy"
