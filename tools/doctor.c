@@ -38,7 +38,7 @@ static void examine(struct kr_findings *findings, const char *argument, const st
 	kr_doctor_machine(findings);
 	kr_doctor_slurm(findings);
 	if (!argument) {
-		if (kr_mounted_for_each(examine_mount, findings) < 0)
+		if (kr_for_each_mount(examine_mount, findings) < 0)
 			kr_findings_add(findings, KR_FINDING_PROBLEM, "mounts", "see that /proc is mounted", "%s",
 				kr_fail_reason());
 	} else if (kr_find_mount(argument, &mounted, NULL) < 0) {

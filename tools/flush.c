@@ -278,7 +278,7 @@ int kr_tool_flush(int argc, char **argv)
 	}
 	for (int i = optind; i < argc; i++)
 		flush_path(&all, argv[i], discard);
-	if (optind == argc && kr_mounted_for_each(flush_one_of_all, &all) < 0)
+	if (optind == argc && kr_for_each_mount(flush_one_of_all, &all) < 0)
 		return kr_tool_failed();
 	return all.result;
 }

@@ -387,7 +387,7 @@ static void show_all(struct show *show)
 {
 	if (show->json)
 		show->all = json_array();
-	if (kr_mounted_for_each(show_mount, show) < 0)
+	if (kr_for_each_mount(show_mount, show) < 0)
 		complain(show);
 	kr_control_address_for_each(show_detached, show);
 	if (show->json)

@@ -108,7 +108,7 @@ static bool ask(struct top *top)
 		ask_server(top);
 	else if (top->path)
 		ask_one_mount(top);
-	else if (kr_mounted_for_each(ask_mount, top) < 0)
+	else if (kr_for_each_mount(ask_mount, top) < 0)
 		note_trouble(top);
 	top->now_ns = kr_clock_ns();
 	return !top->trouble;

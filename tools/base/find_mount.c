@@ -137,6 +137,24 @@ int kr_find_mount(const char *path, struct kr_mounted *ret_mounted, char **ret_b
 			 kr_fail(-ENOENT, "%s does not lie on a mount of kairanfs", path);
 }
 
+struct visits {
+	void (*visit)(const struct kr_mounted *mounted, void *context);
+	void *context;
+};
+
+static void visit_ours(const struct kr_mounted *mounted, void *context)
+{
+	const struct visits *visits = context;
+
+	if (geteuid() == 0 || mounted->uid == 0 || mounted->uid == geteuid())
+		visits->visit(mounted, visits->context);
+}
+
+int kr_for_each_mount(void (*visit)(const struct kr_mounted *mounted, void *context), void *context)
+{
+	return kr_mounted_for_each(visit_ours, &(struct visits){visit, context});
+}
+
 bool kr_looks_like_path(const char *text)
 {
 	return *text == '/' || *text == '.' || strchr(text, '/') || access(text, F_OK) == 0;
