@@ -74,6 +74,17 @@ gateways_hold() {
 	on node3 flock -n "$a/open" true 2>"$WORK/said" && fail "a lock that the other gateway does not know of"
 	grep -qi "no locks available" "$WORK/said" || fail "a refused lock: $(cat "$WORK/said")"
 
+	note "moved behind the other gateway, or one of two names removed, while a program has it open: its bytes come there"
+	for i in 1 2 3 4; do
+		writer 4 "$b/moving$i" "moving$i" "first"
+		until_ok 10 "the new file" on node3 test -e "$a/moving$i" || fail "moving$i is not seen"
+		on node3 sh -c "[ $i -gt 2 ] || exec mv '$a/moving$i' '$a/d/came$i'; ln '$a/moving$i' '$a/d/came$i' && rm '$a/moving$i'" || fail "moving$i"
+		sleep 2.$i # the gateway's network filesystem forgets where it was
+		touch "$WORK/go-moving$i"
+		wait $WRITER || fail "a program that has a file open gets an error, because another moves it"
+		until_ok 10 "its bytes" sh -c "[ \"\$(cat '$(seen_from_here 3)/d/came$i')\" = 'first!' ]" || fail "behind the other: $(on node3 cat "$a/d/came$i")"
+	done
+
 	note "kill -9 of a gateway's kairand"
 	writer 3 "$a/kept" gateway "written before"
 	killed gateway1

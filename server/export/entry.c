@@ -94,6 +94,8 @@ int kr_entry_open(struct kr_export *export, const struct kr_fid *fid, int *ret_f
 		return r;
 	if ((identity.kind == KR_FID_HANDLE) != export->by_handle)
 		return kr_fail(-ESTALE, "an identity from when the server had other privileges");
+	if (export->is_fuse && export->orphans && kr_orphans_open_held(export->orphans, fid, ret_fd) == 0)
+		return 0;
 	r = open_identity(export, &identity, ret_fd);
 	if (r == -EMFILE || r == -ENFILE) {
 		kr_fd_cache_shrink(export->fds);

@@ -55,6 +55,9 @@ struct kr_export {
 
 /* Begins every operation: prepares the thread.  -EIO: the export is gone, as for kr_export_tick. */
 int kr_export_ready(struct kr_export *export);
+/* FID is held.  A FUSE filesystem has no handles that last: there a descriptor finds the file from now on, as long as
+ * nodes have it open, whatever names others give it and take from it. */
+void kr_export_pin(struct kr_export *export, const struct kr_fid *fid);
 pthread_mutex_t *kr_export_lock_of(struct kr_export *export, const struct kr_fid *directory);
 /* -EROFS if changes are refused. */
 int kr_export_writable(const struct kr_export *export);

@@ -200,6 +200,8 @@ static int hold_new(struct kr_export *export, int fd, const char *temporary, con
 		kr_orphans_release(export->orphans, &fid, 1);
 	else
 		*ret_fid = fid;
+	if (r == 0 && !unnamed)
+		kr_export_pin(export, &fid);
 	return r;
 }
 

@@ -76,6 +76,14 @@ static int note_access(struct kr_export *export, const struct kr_fid *fid, struc
 	return kr_export_getattr(export, fid, attr);
 }
 
+void kr_export_pin(struct kr_export *export, const struct kr_fid *fid)
+{
+	int fd;
+
+	if (export->is_fuse && kr_entry_open(export, fid, &fd) == 0)
+		kr_orphans_pin(export->orphans, fid, fd);
+}
+
 int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint32_t flags,
 	struct kr_attr *ret_attr)
 {
@@ -90,6 +98,8 @@ int kr_export_open(struct kr_export *export, const struct kr_cred *cred, const s
 		r = note_access(export, fid, ret_attr);
 	if (r < 0)
 		kr_orphans_release(export->orphans, fid, 1);
+	else
+		kr_export_pin(export, fid);
 	return r;
 }
 
@@ -104,6 +114,8 @@ int kr_export_hold(struct kr_export *export, const struct kr_fid *fid, uint32_t 
 	r = kr_export_getattr(export, fid, &attr);
 	if (r < 0)
 		kr_orphans_release(export->orphans, fid, count);
+	else
+		kr_export_pin(export, fid);
 	return r;
 }
 

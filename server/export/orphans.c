@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ struct held {
 	bool removing;        /* by one thread; others wait */
 	char name[NAME_SIZE]; /* in the directory; "": not there */
 	int fd;               /* keeps an orphan for which the directory had no room; -1: none */
+	int pin;              /* O_PATH, while there are holds; -1: none */
 };
 
 struct kr_orphans {
@@ -36,7 +38,8 @@ struct kr_orphans {
 	struct kr_fid directory; /* of fd */
 	pthread_cond_t removed;
 	struct kr_table table;
-	_Atomic uint32_t count; /* of orphans */
+	uint32_t pins, pins_max; /* half of the descriptors may be pins */
+	_Atomic uint32_t count;  /* of orphans */
 };
 
 static struct held *find(struct kr_orphans *orphans, const struct kr_fid *fid)
@@ -52,7 +55,7 @@ static struct held *find_or_add(struct kr_orphans *orphans, const struct kr_fid 
 		return held;
 	held = kr_xcalloc(1, sizeof(*held));
 	held->fid = *fid;
-	held->fd = -1;
+	held->fd = held->pin = -1;
 	kr_table_insert(&orphans->table, &held->link, kr_fid_hash(fid));
 	return held;
 }
@@ -188,12 +191,15 @@ static struct kr_fid directory_of(struct kr_orphans *orphans)
 int kr_orphans_new(struct kr_export *export, struct kr_orphans **ret_orphans)
 {
 	struct kr_orphans *orphans = kr_xcalloc(1, sizeof(*orphans));
+	struct rlimit files;
 	int r = 0;
 
 	orphans->export = export;
 	orphans->fd = -1;
 	pthread_mutex_init(&orphans->lock, NULL);
 	pthread_cond_init(&orphans->removed, NULL);
+	orphans->pins_max =
+		getrlimit(RLIMIT_NOFILE, &files) == 0 ? (uint32_t)KR_MIN(files.rlim_cur / 2, (rlim_t)UINT32_MAX) : 0;
 	kr_table_init(&orphans->table);
 	if (export->private_fd >= 0)
 		r = open_directory(orphans);
@@ -212,8 +218,10 @@ void kr_orphans_free(struct kr_orphans *orphans)
 
 	if (!orphans)
 		return;
-	KR_TABLE_FOR_EACH(held, &orphans->table, link)
+	KR_TABLE_FOR_EACH(held, &orphans->table, link) {
 		kr_auto_fd_cleanup(&held->fd);
+		kr_auto_fd_cleanup(&held->pin);
+	}
 	kr_table_free_all(&orphans->table, offsetof(struct held, link));
 	if (orphans->fd >= 0)
 		close(orphans->fd);
@@ -265,11 +273,46 @@ bool kr_orphans_release(struct kr_orphans *orphans, const struct kr_fid *fid, ui
 		return false;
 	held->holds -= KR_MIN(count, held->holds);
 	last = held->holds == 0;
+	if (last && held->pin >= 0) {
+		close(held->pin);
+		held->pin = -1;
+		orphans->pins--;
+	}
 	if (last && (held->name[0] || held->fd >= 0))
 		bury(orphans, held);
 	else
 		free_if_idle(orphans, held);
 	return last;
+}
+
+void kr_orphans_pin(struct kr_orphans *orphans, const struct kr_fid *fid, int fd)
+{
+	struct held *held;
+	int unused = fd;
+
+	pthread_mutex_lock(&orphans->lock);
+	held = find(orphans, fid);
+	if (held && held->holds > 0 && held->pin < 0 && orphans->pins < orphans->pins_max) {
+		held->pin = fd;
+		orphans->pins++;
+		unused = -1;
+	}
+	pthread_mutex_unlock(&orphans->lock);
+	kr_auto_fd_cleanup(&unused);
+}
+
+int kr_orphans_open_held(struct kr_orphans *orphans, const struct kr_fid *fid, int *ret_fd)
+{
+	const struct held *held;
+	int fd;
+	KR_SCOPED_LOCK(&orphans->lock);
+
+	held = find(orphans, fid);
+	fd = held && held->pin >= 0 ? fcntl(held->pin, F_DUPFD_CLOEXEC, 0) : -1;
+	if (fd < 0)
+		return -ESTALE;
+	*ret_fd = fd;
+	return 0;
 }
 
 static struct held *find_forsaken(const struct kr_orphans *orphans)

@@ -20,6 +20,10 @@ void kr_orphans_free(struct kr_orphans *orphans);
 void kr_orphans_hold(struct kr_orphans *orphans, const struct kr_fid *fid, uint32_t count);
 /* True when the last hold has ended. */
 bool kr_orphans_release(struct kr_orphans *orphans, const struct kr_fid *fid, uint32_t count);
+/* Takes FD, an O_PATH descriptor of the file, which kr_orphans_open_held doubles while FID is held. */
+void kr_orphans_pin(struct kr_orphans *orphans, const struct kr_fid *fid, int fd);
+/* Finds a pinned file, also when others have moved it; the caller owns *RET_FD. -ESTALE: it is not pinned. */
+int kr_orphans_open_held(struct kr_orphans *orphans, const struct kr_fid *fid, int *ret_fd);
 void kr_orphans_sweep(struct kr_orphans *orphans);
 
 /* Around the removal of a name of FID. */
