@@ -102,8 +102,8 @@ P
 
 note "a mount of another user is none of his"
 mknod -m 666 "$WORK/fuse" c 10 229 && on node1 mount --bind "$WORK/fuse" /dev/fuse || fail "no /dev/fuse for all"
-mkdir "$WORK/theirs" "$WORK/theirs/run" "$WORK/theirs/mnt" && chown -R 1002:1002 "$WORK/theirs" || fail "directories"
-as 1002 env XDG_RUNTIME_DIR="$WORK/theirs/run" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$WORK/theirs/mnt" -o "local=$WORK/theirs/local" >"$WORK/said" 2>&1 ||
+mkdir "$WORK/theirs" "$WORK/theirs/run" "$WORK/theirs/mnt" && chown -R daemon: "$WORK/theirs" || fail "directories"
+as daemon env XDG_RUNTIME_DIR="$WORK/theirs/run" "$B/fuse/kairanfs" $SERVER_ADDRESS:/ "$WORK/theirs/mnt" -o "local=$WORK/theirs/local" >"$WORK/said" 2>&1 ||
 	fail "a user's mount: $(cat "$WORK/said")"
 for command in status "status --check" flush doctor "top -b -n 1 -d 0.1"; do
 	# shellcheck disable=SC2086
@@ -111,7 +111,7 @@ for command in status "status --check" flush doctor "top -b -n 1 -d 0.1"; do
 	status=$?
 	[ $status = 0 ] && ! grep -qE "^$WORK/theirs/mnt|theirs/mnt: no daemon" "$WORK/said" || fail "$command: $status, $(cat "$WORK/said")"
 done
-[ "$(as 1002 env XDG_RUNTIME_DIR="$WORK/theirs/run" "$B/tools/kairan" status | grep -c "^$WORK/")" = 2 ] || fail "his own, and root's"
+[ "$(as daemon env XDG_RUNTIME_DIR="$WORK/theirs/run" "$B/tools/kairan" status | grep -c "^$WORK/")" = 2 ] || fail "his own, and root's"
 on node1 umount "$WORK/theirs/mnt"
 
 note "who asks all the time"
