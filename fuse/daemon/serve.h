@@ -14,8 +14,8 @@ struct kr_local;
  * when the mount never came to be; then it leaves nothing behind.  Main thread.
  *
  * -ENOTCONN: the mount is there, but options->head is gone, so that all is lost.  Threads still run.  The caller
- * removes what is on the disk, and calls _exit.  -EHOSTDOWN: the same, but the head may still serve, and has not got all
- * bytes: the caller keeps what is on the disk.  Then the kernel ends what waits, and answers programs with ENOTCONN
+ * removes what is on the disk, and calls _exit.  -EHOSTDOWN: the same, but the head may still serve, and has not got
+ * all bytes: the caller keeps what is on the disk.  Then the kernel ends what waits, and answers programs with ENOTCONN
  * until the mount is unmounted.  The daemon does not unmount: programs would find the directory below, and fill
  * that. */
 int kr_serve(

@@ -59,8 +59,8 @@ struct kr_session_hooks {
 	size_t (*booted)(struct kr_mount *mount, uint64_t heard_ns, uint64_t now_ns);
 	/* The connection has ended: all that depends on the server's notices is void.  May be NULL. */
 	void (*disconnected)(struct kr_mount *mount);
-	/* Of a mount with options->head: that kairand has ENDED, and none will come back there; or it has not been reached
-	 * for `timeo`.  Runs again with each further attempt to reach it. */
+	/* Of a mount with options->head: that kairand has ENDED, and none will come back there; or it has not been
+	 * reached for `timeo`.  Runs again with each further attempt to reach it. */
 	void (*gone)(struct kr_mount *mount, bool ended);
 	/* The session goes on, no longer fenced, with the old leases or with the reclaimed ones: step everything. */
 	void (*resumed)(struct kr_mount *mount);
