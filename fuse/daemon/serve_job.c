@@ -243,10 +243,14 @@ int kr_serve_job(const struct kr_mount_options *options, struct kr_local *local,
 	randombytes_buf(job.request.member, sizeof(job.request.member));
 	watch_signals();
 	result = join_and_serve(&job);
-	if (result == 1 || result == -EHOSTDOWN)
+	if (result == 1) {
 		result = keep_bytes(&job);
-	else if (result == 0)
+	} else if (result == -EHOSTDOWN) { /* the caller must call _exit, as after -ENOTCONN: threads still run */
+		(void)keep_bytes(&job);
+		result = kr_fail(-ENOTCONN, "the head of job %s, node %s, is gone", options->job, job.head.node);
+	} else if (result == 0) {
 		job.keeps = false;
+	}
 	snprintf(reason, sizeof(reason), "%s", result < 0 ? kr_fail_reason() : "");
 	kr_job_keeper_stop(&job.keeper);
 	err = job.keeps ? 0 : kr_job_remove(local);

@@ -57,8 +57,9 @@ struct kr_file_life {
 	bool resident; /* [loop] the table keeps a reference, because there is a reason to keep the file */
 };
 
-/* A write past the kernel's pages, whose range the kernel drops before the answer.  If it writes such a page back until
- * then, it read the page before this write: the page's bytes in that range are older. */
+/* A write past the kernel's pages.  The kernel drops the pages of RANGE before the write is answered.  A page that the
+ * kernel writes back before that has older bytes in RANGE, or bytes that a program stored at the same time as the write.
+ */
 struct kr_passed_write {
 	struct kr_link link; /* kr_file_pages.passed */
 	struct kr_range range;
