@@ -18,12 +18,14 @@ gateway_start() {
 gateway_stop() { kill -TERM "${DAEMON[gateway$1]}" && wait "${DAEMON[gateway$1]}"; }
 behind() { echo "10.77.1.$(($1 - 2))"; }
 
-# Bytes that are in the journal only: written, not synced, not closed.  The program goes on when $WORK/go-NAME appears.
-writer() { # NODE FILE NAME TEXT
-	nsenter -t "${KEEPER[node$1]}" -n -u -m -- python3 - "$2" "$WORK/go-$3" "$WORK/wrote-$3" "$4" <<'P' &
+# Bytes that are in the journal only: written, not closed, not synced unless that is said.  The program goes on when $WORK/go-NAME appears.
+writer() { # NODE FILE NAME TEXT [synced]
+	nsenter -t "${KEEPER[node$1]}" -n -u -m -- python3 - "$2" "$WORK/go-$3" "$WORK/wrote-$3" "$4" "${@:5}" <<'P' &
 import os, sys, time
 fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o644)
 os.write(fd, sys.argv[4].encode())
+if sys.argv[5:]:
+    os.fsync(fd)
 open(sys.argv[3], "w").close()
 while not os.path.exists(sys.argv[2]):
     time.sleep(0.02)
@@ -76,7 +78,7 @@ gateways_hold() {
 
 	note "moved behind the other gateway, or one of two names removed, while a program has it open: its bytes come there"
 	for i in 1 2 3 4; do
-		writer 4 "$b/moving$i" "moving$i" "first"
+		writer 4 "$b/moving$i" "moving$i" "first" synced
 		until_ok 10 "the new file" on node3 test -e "$a/moving$i" || fail "moving$i is not seen"
 		on node3 sh -c "[ $i -gt 2 ] || exec mv '$a/moving$i' '$a/d/came$i'; ln '$a/moving$i' '$a/d/came$i' && rm '$a/moving$i'" || fail "moving$i"
 		sleep 2.$i # the gateway's network filesystem forgets where it was
