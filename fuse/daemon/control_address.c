@@ -254,17 +254,35 @@ void kr_control_address_for_each(visit_fn visit, void *context)
 	free_places(paths, count);
 }
 
-bool kr_daemon_runs(int pid)
+/* What /proc/PID/stat says from the state on; NULL: there is no such process.  TEXT: to be freed. */
+static const char *process_state(int pid, char **text)
 {
 	char path[64];
-	KR_AUTO_FREE char *stat = NULL;
-	const char *state;
 	size_t length;
+	const char *name_end;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, &stat, &length) < 0)
-		return false;
-	/* "PID (NAME) STATE ...": a process that has ended may wait for its parent for ever. */
-	state = strrchr(stat, ')');
-	return state && state[1] && !strchr("ZX", state[2]);
+	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, text, &length) < 0)
+		return NULL;
+	name_end = strrchr(*text, ')'); /* PID (NAME) STATE ... */
+	return name_end && name_end[1] ? name_end + 2 : NULL;
+}
+
+bool kr_daemon_runs(int pid)
+{
+	KR_AUTO_FREE char *text = NULL;
+	const char *state = process_state(pid, &text);
+
+	return state && !strchr("ZX", state[0]); /* Z: it has ended, and may wait for its parent for ever */
+}
+
+bool kr_daemon_is_ending(int pid)
+{
+	const unsigned exiting = 0x4; /* PF_EXITING of the kernel's flags, proc(5) */
+	KR_AUTO_FREE char *text = NULL;
+	const char *state = process_state(pid, &text);
+	unsigned flags;
+
+	return state && !strchr("ZX", state[0]) && sscanf(state, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+		(flags & exiting);
 }

@@ -39,5 +39,7 @@ void kr_control_address_for_each(
 	void *context);
 /* Whether the daemon of this mount still runs. PID: from its status. */
 bool kr_daemon_runs(int pid);
+/* Whether it has been killed, and the kernel still closes what it had open. */
+bool kr_daemon_is_ending(int pid);
 
 #endif

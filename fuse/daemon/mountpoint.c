@@ -21,6 +21,8 @@
 
 extern char **environ;
 
+enum { ENDING_MS = 5000, LOOK_MS = 5 }; /* of a daemon that has been killed */
+
 static const char type_name[] = "fuse.kairanfs";
 
 void kr_mounted_fini(struct kr_mounted *mounted)
@@ -225,8 +227,11 @@ static bool is_dead(const struct kr_mounted *mounted, int root)
 	struct statfs room;
 	int pid;
 
-	return kr_control_address_read(mounted, &socket, &pid) == 0 && !kr_daemon_runs(pid) &&
-		fstatfs(root, &room) < 0 && errno == ENOTCONN;
+	if (kr_control_address_read(mounted, &socket, &pid) < 0)
+		return false;
+	for (int waited = 0; waited < ENDING_MS && kr_daemon_is_ending(pid); waited += LOOK_MS)
+		kr_sleep_ms(LOOK_MS);
+	return !kr_daemon_runs(pid) && fstatfs(root, &room) < 0 && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
 /* Unmounts MOUNTED if it is dead, even while programs use it.  Root does so by ROOT, not by the path: another kairanfs may
