@@ -254,7 +254,7 @@ void kr_control_address_for_each(visit_fn visit, void *context)
 	free_places(paths, count);
 }
 
-/* What /proc/PID/stat says from the state on; NULL: there is no such process.  TEXT: to be freed. */
+/* What /proc/PID/stat says from the state on; NULL: the process has ended.  TEXT: to be freed. */
 static const char *process_state(int pid, char **text)
 {
 	char path[64];
@@ -265,15 +265,15 @@ static const char *process_state(int pid, char **text)
 	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, text, &length) < 0)
 		return NULL;
 	name_end = strrchr(*text, ')'); /* PID (NAME) STATE ... */
-	return name_end && name_end[1] ? name_end + 2 : NULL;
+	/* Z: it has ended, and may wait for its parent for ever. */
+	return name_end && name_end[1] && !strchr("ZX", name_end[2]) ? name_end + 2 : NULL;
 }
 
 bool kr_daemon_runs(int pid)
 {
 	KR_AUTO_FREE char *text = NULL;
-	const char *state = process_state(pid, &text);
 
-	return state && !strchr("ZX", state[0]); /* Z: it has ended, and may wait for its parent for ever */
+	return process_state(pid, &text) != NULL;
 }
 
 bool kr_daemon_is_ending(int pid)
@@ -283,6 +283,5 @@ bool kr_daemon_is_ending(int pid)
 	const char *state = process_state(pid, &text);
 	unsigned flags;
 
-	return state && !strchr("ZX", state[0]) && sscanf(state, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-		(flags & exiting);
+	return state && sscanf(state, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & exiting);
 }

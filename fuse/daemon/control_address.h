@@ -39,7 +39,7 @@ void kr_control_address_for_each(
 	void *context);
 /* Whether the daemon of this mount still runs. PID: from its status. */
 bool kr_daemon_runs(int pid);
-/* Whether it has been killed, and the kernel still closes what it had open. */
+/* Whether it still runs because the kernel has not closed all that it had open: it executes nothing any more. */
 bool kr_daemon_is_ending(int pid);
 
 #endif

@@ -21,7 +21,8 @@
 
 extern char **environ;
 
-enum { ENDING_MS = 5000, LOOK_MS = 5 }; /* of a daemon that has been killed */
+/* A mount waits for so long for the end of a daemon that has been killed, and looks so often. */
+enum { ENDING_MS = 5000, LOOK_MS = 5 };
 
 static const char type_name[] = "fuse.kairanfs";
 

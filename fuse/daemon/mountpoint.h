@@ -27,8 +27,8 @@ int kr_mounted_find(const char *path, bool exact, struct kr_mounted *ret_mounted
  */
 int kr_unmount(const char *path, bool lazy);
 /* Checks that SOURCE, or JOB unless that is NULL, can be mounted on *PATH, and replaces *PATH by its absolute, real
- * form.  *RET_DEAD: a mount of it whose daemon has ended is there.  -errno with a sentence.  Returns at once also when
- * a hanging mount is there already. */
+ * form.  *RET_DEAD: a mount of it whose daemon has ended is there.  -errno with a sentence.  Does not wait for
+ * a mount that hangs; waits for a daemon that is just ending. */
 int kr_mount_point_check(char **path, const char *source, const char *job, bool nonempty, bool *ret_dead);
 /* Unmounts the dead mount on PATH.  Until then programs get ENOTCONN there, and write nothing below; those that use it
  * go on to get that.  -errno with a sentence. */
