@@ -62,18 +62,6 @@ unstuck() {
 	mount_stop 1 || fail "exit status of the daemon"
 	rm "$EXPORT/kept"
 }
-note "kairan umount"
-stick
-kairan 1 umount "$M" >"$WORK/said"
-[ $? = 1 ] || fail "kairan umount: $(cat "$WORK/said")"
-grep -q "is gone" "$WORK/said" || fail "kairan umount does not tell: $(cat "$WORK/said")"
-unstuck "kairan umount"
-
-note "umount -f"
-stick
-on node1 timeout -s KILL 60 umount -f "$M" || on node1 umount -l "$M" # the programs had it open until it was aborted
-unstuck "umount -f"
-
 note "the daemon hangs"
 mount_start 1 close=async,flush_age=600
 on node1 sh -c "echo kept >'$M/kept'; exec python3 '$TOP/test/programs/pages.py' '$M/read'" >/dev/null 2>&1 &
@@ -86,4 +74,16 @@ grep -q "process ${DAEMON[node1]}) still runs" "$WORK/said" || fail "kairan umou
 kill -KILL "${DAEMON[node1]}"
 wait "${DAEMON[node1]}" 2>/dev/null
 unstuck "kairan umount --force"
+
+note "kairan umount"
+stick
+kairan 1 umount "$M" >"$WORK/said"
+[ $? = 1 ] || fail "kairan umount: $(cat "$WORK/said")"
+grep -q "is gone" "$WORK/said" || fail "kairan umount does not tell: $(cat "$WORK/said")"
+unstuck "kairan umount"
+
+note "umount -f"
+stick
+on node1 timeout -s KILL 60 umount -f "$M" || on node1 umount -l "$M" # the programs had it open until it was aborted
+unstuck "umount -f"
 finish
