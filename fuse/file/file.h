@@ -58,8 +58,7 @@ struct kr_file_life {
 };
 
 /* A write past the kernel's pages.  The kernel drops the pages of RANGE before the write is answered.  A page that the
- * kernel writes back before that has older bytes in RANGE, or bytes that a program stored at the same time as the write.
- */
+ * kernel writes back before that has older bytes in RANGE, or what a program stored at the same time. */
 struct kr_passed_write {
 	struct kr_link link; /* kr_file_pages.passed */
 	struct kr_range range;
