@@ -42,7 +42,10 @@ until_ok() {
 }
 
 # alive PID: it runs; one that has ended and was not waited for does not count.
-alive() { case $(ps -o stat= -p "$1" 2>/dev/null) in '' | Z*) return 1 ;; esac; }
+alive() {
+	local stat
+	{ read -r stat <"/proc/${1:-0}/stat"; } 2>/dev/null && case ${stat##*) } in Z* | X*) return 1 ;; esac # its name may hold blanks
+}
 gone() { ! alive "$1"; }
 
 # host NAME ADDRESS: one more host on the bridge.
