@@ -15,6 +15,7 @@ begin() {
 }
 said() { until_ok 60 "'$1'" grep -q -- "$1" "$WORK/said" || fail "'$1' is not said: $(cat "$WORK/said")"; }
 none_left() { ! nsenter -t "${KEEPER[node1]}" -n pgrep -f "kairanfs.*$local_options" >/dev/null; }
+unmount() { on node1 fusermount3 -u "$M" && until_ok 60 "the end of the daemon" none_left || fail "its daemon goes on after the unmount"; }
 ended() { until_ok 60 "the end of the mount" gone "$MOUNT" && until_ok 60 "no daemon" none_left || fail "$1: it goes on"; }
 
 note "nobody listens, then the machine cannot be reached, then the server is there"
@@ -28,7 +29,7 @@ wait $MOUNT || fail "not mounted: $(cat "$WORK/said")"
 [ "$(ps -o sid= -p "$daemon" | tr -d ' ')" = "$daemon" ] || fail "the daemon stays in the session of who has mounted"
 [ "$(grep -c . "$WORK/said")" = 1 ] || fail "said more than once: $(cat "$WORK/said")"
 on node1 touch "$M/file" && [ -e "$EXPORT/file" ] || fail "it does not serve"
-on node1 fusermount3 -u "$M"
+unmount
 server_stop || fail "server"
 on node1 ip addr del 10.77.1.1/16 dev eth0
 begin $SERVER_ADDRESS:/
@@ -36,13 +37,13 @@ said "is the network up, and that machine?"
 on node1 ip addr add 10.77.1.1/16 dev eth0
 server_start
 wait $MOUNT || fail "not mounted after the network came: $(cat "$WORK/said")"
-on node1 fusermount3 -u "$M"
+unmount
 
 note "a dead mount stays until the new one is there: no program writes below"
 begin $SERVER_ADDRESS:/
 wait $MOUNT || fail "not mounted: $(cat "$WORK/said")"
 kill -KILL "$(on node1 pgrep -f "kairanfs.*$local_options")"
-until_ok 10 "the end of the daemon" none_left
+until_ok 10 "the end of the daemon" none_left || fail "it is not killed"
 kill -STOP "${DAEMON[server]}"
 begin $SERVER_ADDRESS:/
 said "the daemon of the mount on $M is gone: this mount takes its place"
@@ -52,7 +53,7 @@ grep -q "endpoint is not connected" "$WORK/error" && [ -z "$(ls -A "$M")" ] || f
 kill -CONT "${DAEMON[server]}"
 wait $MOUNT || fail "not mounted over a dead mount: $(cat "$WORK/said")"
 [ "$(on node1 grep -c " $M fuse" /proc/mounts)" = 1 ] && on node1 ls "$M/file" >/dev/null || fail "the dead mount is still there"
-on node1 fusermount3 -u "$M"
+unmount
 
 note "a name that nobody knows yet"
 cp /etc/hosts "$WORK/hosts"
@@ -61,7 +62,7 @@ begin the-file-server:/
 said "the-file-server:7440: "
 echo "$SERVER_ADDRESS the-file-server" >>"$WORK/hosts"
 wait $MOUNT || fail "not mounted after the name came: $(cat "$WORK/said")"
-on node1 fusermount3 -u "$M"
+unmount
 
 note "what refuses the mount ends it at once"
 begin $SERVER_ADDRESS:/none-of-its-directories
