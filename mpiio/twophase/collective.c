@@ -60,6 +60,7 @@ static int exchange_records(struct kr_plan *plan, int class)
 struct summary {
 	int class;
 	bool ordered, hints_changed, fresh, exchanged;
+	bool interleaved;      /* some rank's bytes do not all lie behind those of the ranks before it */
 	uint64_t shortest_run; /* the least average length of a rank's runs */
 };
 
@@ -80,6 +81,7 @@ static struct summary summarise(struct kr_plan *plan)
 		plan->bytes += record->count;
 		if (record->count == 0 || !record->ordered)
 			continue;
+		sum.interleaved |= record->lo < plan->hi;
 		plan->lo = KR_MIN(plan->lo, record->lo);
 		plan->hi = KR_MAX(plan->hi, record->hi);
 		sum.shortest_run = KR_MIN(sum.shortest_run, record->count / record->runs);
@@ -98,8 +100,9 @@ static bool is_sparse(const struct kr_plan *plan)
 }
 
 /* RULE (kairan-mpiio(7)): two-phase I/O pays for its exchange by making long requests of short ones.  So it is left out
- * for ranks whose own runs are long already, for a single rank, and for reads by ranks of one node: the kernel has the
- * bytes of all of them, and the ranks copy in parallel.  But bytes that aggregators wrote just now, and may still have
+ * for ranks whose bytes lie behind each other's, so that no exchange makes their runs longer, for those whose own runs
+ * are long already, for a single rank, and for reads by ranks of one node: the kernel has the bytes of all of them, and
+ * the ranks copy in parallel.  But bytes that aggregators wrote just now, and may still have
  * on their nodes, are read through them. */
 static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *sum)
 {
@@ -116,7 +119,7 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 		return KR_WAY_DIRECT;
 	if (wanted == KR_AUTOMATIC && !plan->access->writing && sum->exchanged && plan->file->write_order.needed)
 		return KR_WAY_TWO_PHASE;
-	if (wanted == KR_AUTOMATIC && sum->shortest_run >= hints->direct_run)
+	if (wanted == KR_AUTOMATIC && (!sum->interleaved || sum->shortest_run >= hints->direct_run))
 		return KR_WAY_DIRECT;
 	return KR_WAY_TWO_PHASE;
 }

@@ -368,13 +368,13 @@ static void hints(void)
 	KT_OK(MPI_File_close(&file));
 }
 
-// Regions of rank 0 have LENGTH0 bytes, others' LENGTH; those of a rank lie STRIDE apart. Written and read back.
-static void one_way(MPI_Comm comm, const char *name, MPI_Info hints, int length0, int length, int64_t stride)
+// Regions of rank 0 have LENGTH0 bytes, others' LENGTH; those of a rank lie STRIDE apart, and the first ones of two ranks RANKS.
+// Written and read back.
+static void one_way(MPI_Comm comm, const char *name, MPI_Info hints, int length0, int length, int64_t stride, int64_t ranks)
 {
 	enum { REGIONS = 4 };
-	int rank, size;
+	int rank;
 	MPI_Comm_rank(comm, &rank);
-	MPI_Comm_size(comm, &size);
 	MPI_File file = open_on(comm, name, MPI_MODE_CREATE | MPI_MODE_RDWR);
 	MPI_Datatype type;
 	int mine = rank ? length : length0;
@@ -383,7 +383,7 @@ static void one_way(MPI_Comm comm, const char *name, MPI_Info hints, int length0
 	kt_fill(out, bytes, (uint64_t)(rank + 1));
 	MPI_Type_create_hvector(REGIONS, mine, (MPI_Aint)stride, MPI_BYTE, &type);
 	MPI_Type_commit(&type);
-	KT_OK(MPI_File_set_view(file, stride / size * rank, MPI_BYTE, type, "native", hints));
+	KT_OK(MPI_File_set_view(file, ranks * rank, MPI_BYTE, type, "native", hints));
 	KT_OK(MPI_File_write_at_all(file, 0, out, (int)bytes, MPI_BYTE, MPI_STATUS_IGNORE));
 	KT_OK(MPI_File_sync(file));
 	MPI_Barrier(comm);
@@ -413,17 +413,19 @@ static void ways(void)
 	MPI_Info_set(never, "kairan_summary", "1");
 	int64_t gap = 4096 * kt_size, far = (INT64_C(1) << 30) / 2 * kt_size;
 	pretend_nodes(2);
-	one_way(MPI_COMM_WORLD, "direct-long", by_rule, 1000, 1000, gap);
-	one_way(MPI_COMM_WORLD, "exchanged-short", by_rule, 999, 999, gap);
-	one_way(MPI_COMM_WORLD, "exchanged-one-short", by_rule, 999, 3000, gap);
-	one_way(MPI_COMM_WORLD, "exchanged-always", always, 2000, 2000, gap);
-	one_way(MPI_COMM_WORLD, "direct-never", never, 10, 10, gap);
-	one_way(MPI_COMM_WORLD, "direct-sparse", always, 10, 10, far);
+	one_way(MPI_COMM_WORLD, "direct-long", by_rule, 1000, 1000, gap, 4096);
+	one_way(MPI_COMM_WORLD, "direct-apart", by_rule, 10, 10, 4096, 4 * 4096);
+	one_way(MPI_COMM_WORLD, "exchanged-meeting", by_rule, 10, 10, 4096, 3 * 4096 - 2048);
+	one_way(MPI_COMM_WORLD, "exchanged-short", by_rule, 999, 999, gap, 4096);
+	one_way(MPI_COMM_WORLD, "exchanged-one-short", by_rule, 999, 3000, gap, 4096);
+	one_way(MPI_COMM_WORLD, "exchanged-always", always, 2000, 2000, gap, 4096);
+	one_way(MPI_COMM_WORLD, "direct-never", never, 10, 10, gap, 4096);
+	one_way(MPI_COMM_WORLD, "direct-sparse", always, 10, 10, far, far / kt_size);
 	if (!kt_rank)
-		one_way(MPI_COMM_SELF, "direct-alone", by_rule, 10, 10, 4096);
+		one_way(MPI_COMM_SELF, "direct-alone", by_rule, 10, 10, 4096, 0);
 	pretend_nodes(1);
-	one_way(MPI_COMM_WORLD, "exchanged-write", by_rule, 999, 999, gap);
-	one_way(MPI_COMM_WORLD, "exchanged-always-one-node", always, 999, 999, gap);
+	one_way(MPI_COMM_WORLD, "exchanged-write", by_rule, 999, 999, gap, 4096);
+	one_way(MPI_COMM_WORLD, "exchanged-always-one-node", always, 999, 999, gap, 4096);
 	unsetenv("KAIRAN_MPIIO_NODE");
 	MPI_Info_free(&by_rule);
 	MPI_Info_free(&always);
