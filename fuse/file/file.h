@@ -68,6 +68,7 @@ struct kr_passed_write {
 struct kr_file_pages {
 	uint32_t mappable;         /* [lock] handles through which programs may have mapped it for storing */
 	uint64_t given_ns;         /* [lock] when a page that programs may store into was last given to the kernel */
+	uint64_t known_size;       /* [lock] the kernel has believed in this size since its pages were last dropped */
 	bool written;              /* [lock] pages of mappings have been written since they were last dropped... */
 	bool fruitless;            /* [lock] ... and that time they had not */
 	struct kr_list passed;     /* [lock] struct kr_passed_write */

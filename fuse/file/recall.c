@@ -158,6 +158,7 @@ static void drop_ended(struct kr_task *task)
 	free(drop);
 	pthread_mutex_lock(&file->lock);
 	kr_lease_state_dropped(&file->holder);
+	file->pages.known_size = 0;
 	file->pages.fruitless = !file->pages.written;
 	file->pages.written = false;
 	pthread_mutex_unlock(&file->lock);

@@ -5,6 +5,10 @@
  * A program stores into a page that the kernel has without any request.  So if programs may have mapped a file for
  * storing (file->pages.mappable), filling its pages needs READ and WRITE (lease_state.h).  A read(2) past the pages
  * does not.  The kernel tells the two apart: a read past the pages carries the lock owner.
+ *
+ * A program that sees in a page that another node has made the file longer may go on to the new pages of its mapping.
+ * The kernel asks for no page behind the size that it knows: SIGBUS.  So the kernel learns the size first, and gets the
+ * page then.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +16,7 @@
 #include "common/base/fault.h"
 #include "fuse/base/counters.h"
 #include "fuse/base/notify.h"
+#include "fuse/base/shim.h"
 #include "fuse/ops/batch.h"
 #include "fuse/file/file_read.h"
 #include "fuse/ops/op_file.h"
@@ -19,6 +24,9 @@
 #include "fuse/writeback/flush.h"
 
 enum { PAGE = 4096, PAGE_MASK = PAGE - 1, IN_LOOP_MAX = 64 * 1024 };
+/* So often may one read wait for its size while another node goes on making the file longer.  Under load about a third
+ * of these waits were seen to be for nothing. */
+enum { GROWTHS_MAX = 64 };
 
 struct read_op {
 	struct kr_file_op file_op;
@@ -28,8 +36,9 @@ struct read_op {
 	struct kr_parked_io parked;
 	bool entered;
 	uint8_t kinds; /* entered */
-	bool working;  /* in libuv's pool */
+	bool working;  /* in libuv's pool, or in kr-notify */
 	bool missed;   /* it has waited for blocks */
+	uint8_t growths;
 	uint32_t epoch;
 	struct kr_read_plan plan;
 	void *buffer;
@@ -93,7 +102,29 @@ static void count_read(const struct kr_file *file, size_t length, bool missed)
 	kr_count(file->mount->counters, missed ? KR_COUNT_CACHE_MISSES : KR_COUNT_CACHE_HITS, 1);
 }
 
+static void step_read(struct kr_op *op);
+
 /* --- in a worker ------------------------------------------------------------------------------ */
+
+/* [lock] held, READ entered. */
+static uint64_t size_of(const struct kr_file *file)
+{
+	return KR_MAX(file->base.size, kr_extent_map_end(&file->dirty));
+}
+
+/* Whether the file has pages behind END, where the read of a page ends, of which the kernel may not know.  [lock] held,
+ * READ entered. */
+static bool is_longer_than_known(struct kr_file *file, uint64_t end)
+{
+	const uint64_t size = size_of(file);
+
+	if (size <= file->pages.known_size)
+		return false;
+	if (((size - 1) & ~(uint64_t)PAGE_MASK) >= end)
+		return true;
+	file->pages.known_size = size; /* to the page: the kernel asks for none behind the size that it knows */
+	return false;
+}
 
 /* Whether the range can be read without waiting; then the read has entered RET_KINDS and made PLAN. */
 static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool page, struct kr_read_plan *plan,
@@ -108,7 +139,7 @@ static bool begin_fast(struct kr_file *file, uint64_t offset, size_t size, bool 
 	*ret_epoch = file->holder.epoch;
 	if (page)
 		note_pages(file, kinds);
-	if (kr_read_plan_init(plan, file, offset, size)) {
+	if ((page && is_longer_than_known(file, offset + size)) || kr_read_plan_init(plan, file, offset, size)) {
 		leave(file, kinds, *ret_epoch);
 		return false;
 	}
@@ -298,6 +329,94 @@ static void wait_at_gate(struct read_op *read)
 	kr_file_op_wait(&read->file_op, read->kinds);
 }
 
+/* --- the kernel's size ------------------------------------------------------------------------ */
+
+struct growth {
+	struct kr_notify_job job;
+	struct kr_task task;
+	struct read_op *read;
+	uint64_t size;
+	uint32_t truncations;
+	bool told;
+};
+
+static void grown(struct kr_task *task)
+{
+	struct growth *growth = KR_CONTAINER_OF(task, struct growth, task);
+	struct read_op *read = growth->read;
+	struct kr_file *file = read->file_op.file;
+
+	/* Else its pages have been dropped since, and it may have heard of another size. */
+	if (growth->told && kr_inode_truncations(file->mount->inodes, read->number) == growth->truncations) {
+		KR_SCOPED_LOCK(&file->lock);
+		file->pages.known_size = growth->size;
+	}
+	read->working = false;
+	free(growth);
+	step_read(&read->file_op.op);
+}
+
+/* kr-notify. */
+static void grow(struct kr_notify_job *job, int err)
+{
+	struct growth *growth = KR_CONTAINER_OF(job, struct growth, job);
+	const struct read_op *read = growth->read;
+	struct kr_mount *mount = read->file_op.file->mount;
+
+	if (kr_inode_notify_size(mount->inodes, read->number, growth->size, growth->truncations)) {
+		err = kr_shim_grow(mount->fuse, read->number, growth->size);
+		growth->told = err == 0;
+		kr_inode_notified_size(mount->inodes, read->number, growth->size, growth->truncations, growth->told);
+	}
+	kr_loop_post(mount->kr_loop, &growth->task);
+}
+
+/* Whether no drop of pages has to wait for the read if it is parked now: none is under way, and the next one spares so
+ * many (choose_ranges of recall.c). */
+static bool is_spared(const struct kr_file *file)
+{
+	const struct kr_parked_io *other;
+	unsigned before = 0;
+
+	KR_LIST_FOR_EACH(other, &file->pages.parked, link)
+		before++;
+	return !file->pages.drop && before < KR_NOTIFY_RANGES - 1;
+}
+
+/* Whether the read, which has entered the lease, goes on when the kernel knows the file's size.  It leaves the lease
+ * for that, and is parked: kr-notify may wait for a page whose read waits until the lease is recalled. */
+static bool grows_first(struct read_op *read)
+{
+	struct kr_file *file = read->file_op.file;
+	struct kr_inodes *inodes = file->mount->inodes;
+	uint32_t truncations = kr_inode_truncations(inodes, read->number);
+	enum kr_size_reply reply;
+	struct growth *growth;
+	uint64_t size;
+
+	KR_SCOPED_LOCK(&file->lock);
+	size = size_of(file);
+	if (!read->parked.page || file->stale || !is_spared(file) || read->growths == GROWTHS_MAX ||
+		!is_longer_than_known(file, read->parked.offset + read->parked.length))
+		return false;
+	reply = kr_inode_reply_size(inodes, read->number, size, &truncations);
+	if (reply == KR_SIZE_REPLY_KNOWN)
+		file->pages.known_size = size;
+	if (reply != KR_SIZE_REPLY_NOTIFY)
+		return false;
+	if (!kr_link_linked(&read->parked.link))
+		kr_list_append(&file->pages.parked, &read->parked.link);
+	read->entered = false;
+	leave(file, read->kinds, read->epoch);
+	read->growths++;
+	read->working = true;
+	growth = kr_xcalloc(1, sizeof(*growth));
+	*growth = (struct growth){
+		.job.done = grow, .task.fn = grown, .read = read, .size = size, .truncations = truncations};
+	kr_notify(file->mount->notifier, &growth->job);
+	return true;
+}
+
 static void step_read(struct kr_op *op)
 {
 	struct read_op *read = KR_CONTAINER_OF(op, struct read_op, file_op.op);
@@ -318,6 +437,8 @@ static void step_read(struct kr_op *op)
 		wait_at_gate(read);
 		return;
 	}
+	if (grows_first(read))
+		return;
 	kr_list_remove(&read->parked.link);
 	got = make_plan(read);
 	if (got == -EAGAIN) {

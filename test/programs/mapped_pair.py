@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Programs on two nodes that store into the same mapped pages, without a word to the filesystem.   mapped_pair.py WHAT MOUNT1 MOUNT2
-WHAT: count, apart, seen, crowd, sizes, locked, wal, rate."""
+WHAT: count, apart, seen, crowd, sizes, grown, locked, wal, rate."""
+import ctypes
 import fcntl
 import mmap
 import os
@@ -28,6 +29,16 @@ def make(name, size):
 def mapped(mount, name):
     fd = os.open(os.path.join(mount, name), os.O_RDWR)
     return fd, mmap.mmap(fd, 0)
+
+
+def mapped_beyond(fd, length, prot):
+    """A mapping that may be longer than the file: Python's own may not."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    address = libc.mmap(None, length, prot, mmap.MAP_SHARED, fd, 0)
+    assert address != ctypes.c_void_p(-1).value, os.strerror(ctypes.get_errno())
+    return (ctypes.c_char * length).from_address(address)
 
 
 def number(view, at):
@@ -179,6 +190,32 @@ def sizes():
     both(work)
 
 
+def grown():
+    """A mapping reaches beyond the file's end, as LMDB's do.  Who sees in a page that another node has made the file longer also has the new pages."""
+    rounds = 60
+
+    def reader(name, flags, prot):
+        file = os.open(os.path.join(mounts[1], name), flags)
+        view = mapped_beyond(file, 4096 * rounds + 4096, prot)
+        seen = 0
+        while seen < rounds:
+            end = number(view, 0)
+            for page in range(seen + 1, end + 1):
+                assert number(view, 4096 * page) == page, "page %d holds %d" % (page, number(view, 4096 * page))
+            seen = end
+
+    def writer(name):
+        file = os.open(os.path.join(mounts[0], name), os.O_RDWR)
+        for page in range(1, rounds + 1):
+            os.pwrite(file, struct.pack("Q", page) + bytes(4088 if page % 3 else 1), 4096 * page)
+            os.pwrite(file, struct.pack("Q", page), 0)
+            time.sleep(random.choice((0, 0, 0.002, 0.02)))
+
+    for name, flags, prot in (("grown", os.O_RDONLY, mmap.PROT_READ), ("grown-rw", os.O_RDWR, mmap.PROT_READ | mmap.PROT_WRITE)):
+        make(name, 4096)
+        at_once(lambda node, _: reader(name, flags, prot) if node else writer(name), {0: None, 1: None})
+
+
 def locked():
     """What is written to one file while another is locked, first on the node of which unordered bytes would win."""
     make("lock", 1)
@@ -256,5 +293,5 @@ def rate():
 
 
 begun = time.monotonic()
-{"count": count, "apart": apart, "seen": seen, "crowd": crowd, "sizes": sizes, "locked": locked, "wal": wal, "rate": rate}[what]()
+{"count": count, "apart": apart, "seen": seen, "crowd": crowd, "sizes": sizes, "grown": grown, "locked": locked, "wal": wal, "rate": rate}[what]()
 print("%s: %.1f s" % (what, time.monotonic() - begun))

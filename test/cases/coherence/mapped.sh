@@ -11,7 +11,7 @@ slow=
 ! grep -q KR_FAULT "$B/fuse/kairanfs" || slow=$WORK/fault # else without that part
 python3 "$TOP/test/programs/mapped.py" "$EXPORT" "$slow" "$(seen_from_here 1)" "$(seen_from_here 2)" "$(seen_from_here 3)" || fail "mapped"
 PAIR="$(seen_from_here 1) $(seen_from_here 3)"
-for what in seen apart count crowd sizes locked wal; do
+for what in seen apart count crowd sizes grown locked wal; do
 	note "$what"
 	python3 "$TOP/test/programs/mapped_pair.py" $what $PAIR || fail "$what"
 done
