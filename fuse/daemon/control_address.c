@@ -254,39 +254,34 @@ void kr_control_address_for_each(visit_fn visit, void *context)
 	free_places(paths, count);
 }
 
-enum life { ENDED, ENDING, RUNS };
-
-/* By /proc/PID/stat.  The process holds its files as long as any of its threads does; what the kernel says is of the
- * first one. */
-static enum life look_at(int pid)
+/* What /proc/PID/stat says from the state on; NULL: the process has ended.  TEXT: to be freed. */
+static const char *process_state(int pid, char **text)
 {
-	const unsigned exiting = 0x4; /* PF_EXITING of the kernel's flags, proc(5) */
-	char path[64], state;
-	KR_AUTO_FREE char *text = NULL;
-	const char *name_end;
+	char path[64];
 	size_t length;
-	unsigned flags;
-	long threads;
+	const char *name_end;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, &text, &length) < 0)
-		return ENDED;
-	name_end = strrchr(text, ')'); /* PID (NAME) STATE ... */
-	if (!name_end ||
-		sscanf(name_end + 1, " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld", &state,
-			&flags, &threads) != 3)
-		return ENDED;
-	if (strchr("ZX", state) && threads <= 1) /* it may wait for its parent for ever */
-		return ENDED;
-	return flags & exiting ? ENDING : RUNS;
+	if (pid <= 0 || kr_read_file(AT_FDCWD, path, 4096, text, &length) < 0)
+		return NULL;
+	name_end = strrchr(*text, ')'); /* PID (NAME) STATE ... */
+	/* Z: it has ended, and may wait for its parent for ever. */
+	return name_end && name_end[1] && !strchr("ZX", name_end[2]) ? name_end + 2 : NULL;
 }
 
 bool kr_daemon_runs(int pid)
 {
-	return look_at(pid) != ENDED;
+	KR_AUTO_FREE char *text = NULL;
+
+	return process_state(pid, &text) != NULL;
 }
 
 bool kr_daemon_is_ending(int pid)
 {
-	return look_at(pid) == ENDING;
+	const unsigned exiting = 0x4; /* PF_EXITING of the kernel's flags, proc(5) */
+	KR_AUTO_FREE char *text = NULL;
+	const char *state = process_state(pid, &text);
+	unsigned flags;
+
+	return state && sscanf(state, "%*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & exiting);
 }

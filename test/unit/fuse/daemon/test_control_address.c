@@ -3,10 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,8 +16,6 @@
 #include <unistd.h>
 
 #include <cmocka.h>
-
-#include "common/base/util.h"
 
 enum { NO_MAJOR = 4095 };
 
@@ -115,39 +111,6 @@ static void root_of_a_user_namespace_has_a_place_of_its_own(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void *wait_for_ever(void *argument)
-{
-	for (;;)
-		pause();
-	return argument;
-}
-
-/* A killed daemon holds its files, and the mount, until its last thread has ended. */
-static void a_process_ends_with_its_last_thread(void **state)
-{
-	const pid_t pid = fork();
-	pthread_t thread;
-
-	(void)state;
-	if (pid == 0) {
-		if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0)
-			_exit(1);
-		pthread_exit(NULL); /* the first thread */
-	}
-	for (int ms = 0; ms < 10000 && !kr_daemon_is_ending(pid); ms++)
-		kr_sleep_ms(1);
-	assert_true(kr_daemon_is_ending(pid));
-	assert_true(kr_daemon_runs(pid));
-	assert_int_equal(kill(pid, SIGKILL), 0);
-	while (kr_daemon_runs(pid))
-		kr_sleep_ms(1);
-	assert_false(kr_daemon_is_ending(pid));
-	assert_int_equal(waitpid(pid, NULL, WNOHANG), pid);
-	assert_false(kr_daemon_runs(pid));
-	assert_true(kr_daemon_runs(getpid()));
-	assert_false(kr_daemon_is_ending(getpid()));
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,7 +118,6 @@ int main(void)
 		cmocka_unit_test(a_path_may_be_of_any_bytes),
 		cmocka_unit_test(a_mount_that_has_the_number_next_keeps_its_note),
 		cmocka_unit_test(root_of_a_user_namespace_has_a_place_of_its_own),
-		cmocka_unit_test(a_process_ends_with_its_last_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
