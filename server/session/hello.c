@@ -35,6 +35,7 @@ struct hello {
 	uint32_t *groups, group_count; /* see trust.h */
 	bool resumes;                  /* needs no record in the state directory */
 	bool forgotten;                /* the state directory no longer names the node */
+	uint64_t arrived_ns;           /* kr_clock_ns */
 	struct kr_fid root;
 	struct kr_attr attr;
 	int err;
@@ -244,6 +245,15 @@ static void warn_of_copy(const struct hello *hello, const struct kr_session *old
 		old->name, old->ring.address, request->node_name, request->ring_address);
 }
 
+/* The node has begun a session since: it has given up this connection, and its later HELLO was faster in the pool.  Its
+ * leases must not end with a session that this HELLO would begin. */
+static bool is_overtaken(const struct hello *hello)
+{
+	const struct kr_session *other = kr_session_find_node_id(hello->pending_conn->server, hello->request.node_id);
+
+	return other && other->recovery.replay == is_replay(hello) && other->expiry.begun_ns > hello->arrived_ns;
+}
+
 /* Whether a successor session may have this one's leases: they are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
@@ -268,7 +278,7 @@ static void recorded(void *context, int err)
 		refuse(hello, -EAGAIN, "its record cannot be written");
 		return;
 	}
-	err = check_trust(hello);
+	err = is_overtaken(hello) ? kr_fail(-EAGAIN, "it has begun a session meanwhile") : check_trust(hello);
 	if (!err)
 		err = check_room(hello, old);
 	if (err) {
@@ -341,6 +351,10 @@ static void walked(struct kr_job *job)
 		welcome(hello, session, true);
 		return;
 	}
+	if (is_overtaken(hello)) {
+		refuse(hello, -EAGAIN, "it has begun a session meanwhile");
+		return;
+	}
 	session = kr_session_find_node_id(job->server, hello->request.node_id);
 	/* An awaited node still owns what it held, and so does a session that a successor replaces. The leases of any
 	 * other node are free from here on, and so are those of a node that has lost power. Until it has reclaimed, a
@@ -365,6 +379,7 @@ void kr_hello_arrived(struct kr_pending_conn *pending_conn, const struct kr_fram
 	hello->key = pending_conn->auth.key ? kr_key_get(pending_conn->auth.key) : NULL;
 	kr_auth_mask_ring_key(&pending_conn->auth, hello->mask);
 	hello->id = frame->header.id;
+	hello->arrived_ns = kr_clock_ns();
 	hello->fields = kr_xmalloc(frame->header.fields_length + 1);
 	memcpy(hello->fields, frame->fields, frame->header.fields_length);
 	if (kr_msg_decode(KR_MSG_HELLO, false, hello->fields, frame->header.fields_length, &msg, &hello->arena)) {

@@ -2,9 +2,38 @@
 #include "test/unit/server/session/server_fixture.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "common/base/log.h"
 #include "server/session/session.h"
+
+/* --- a HELLO that takes long ------------------------------------------------------------------ */
+
+static atomic_bool hold_next, held;
+
+int __wrap_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *path,
+	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+int __real_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *path,
+	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
+
+int __wrap_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *path,
+	struct kr_fid *ret_fid, struct kr_attr *ret_attr)
+{
+	if (atomic_exchange(&hold_next, false)) {
+		atomic_store(&held, true);
+		while (atomic_load(&held))
+			usleep(1000);
+	}
+	return __real_kr_export_walk(export, cred, path, ret_fid, ret_attr);
+}
+
+static bool is_held(void *context)
+{
+	(void)context;
+	return atomic_load(&held);
+}
+
+/* --- ends of sessions ------------------------------------------------------------------------- */
 
 static void a_silent_session_is_lost_and_its_leases_are_free(void **state)
 {
@@ -56,6 +85,25 @@ static void a_new_session_replaces_the_one_of_the_same_node(void **state)
 	assert_true(node_wait_for(&f->loop, node_is_closed, node));
 	assert_int_equal(node_result(other, send_lease(other, &fid, KR_LEASE_READ), NULL), 0);
 	assert_int_equal(f->server.sessions->count, 2);
+}
+
+/* The node has given up the connection of its first HELLO, and gets its answer to the second one before. */
+static void a_session_does_not_end_by_an_earlier_hello(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = f->nodes[0];
+
+	atomic_store(&hold_next, true);
+	node_send_hello(node, false);
+	assert_true(node_wait_for(&f->loop, is_held, NULL));
+	node_disconnect(node);
+	joined(f, 0);
+	create(node, "f", KR_LEASE_WRITE);
+	atomic_store(&held, false);
+	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
+	assert_non_null(kr_session_find(&f->server, node->hello.session));
+	settle(node);
+	assert_int_equal(f->server.sessions->count, 1);
 }
 
 /* The bytes that a killed daemon left in its journal are between the kill and the flush nobody else's to read past. */
@@ -264,6 +312,7 @@ int main(void)
 		TEST(a_silent_session_is_lost_and_its_leases_are_free),
 		TEST(a_parked_request_ends_with_its_session),
 		TEST(a_new_session_replaces_the_one_of_the_same_node),
+		TEST(a_session_does_not_end_by_an_earlier_hello),
 		TEST(what_a_killed_daemon_may_have_written_is_waited_for),
 		TEST(who_comes_after_one_with_unjudged_bytes_is_late),
 		TEST(what_an_heir_does_not_need_is_free),
