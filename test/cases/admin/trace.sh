@@ -3,7 +3,7 @@
 # tags: sanitizer
 # timeout: 240
 . "$TOP/test/lib.sh"
-cluster 2 40mbit
+cluster 2 20mbit
 server_start
 mounts_start
 trace() { kairan "$1" trace "${@:2}" >"$WORK/said" 2>&1; }
@@ -169,7 +169,7 @@ texts = [{text.text.strip() for text in drawing.iter("{http://www.w3.org/2000/sv
 assert {"make_parts", "flushes", "not in I/O"} <= texts[0] and {"make_parts on node1", "join_parts on node2"} <= texts[1], texts
 assert len(drawings) == 2 or {"make_parts", "join_parts", "and 4 more", "2.5 MiB"} <= texts[2], texts
 P
-python3 "$WORK/check.py" "$WORK" || fail "$(cat "$WORK/json" "$WORK/dot")"
+python3 "$WORK/check.py" "$WORK" 2>"$WORK/said" || fail "$(cat "$WORK/json" "$WORK/dot" "$WORK/said")"
 
 note "another file, a killed daemon, and an unmount"
 trace 1 show "$WORK/bin/make_parts" && fail "a file of another kind"
