@@ -11,9 +11,12 @@
 
 int PMPI_File_open(MPI_Comm comm, const char *filename, int amode, MPI_Info info, MPI_File *fh)
 {
-	int rc = kr_real()->File_open(comm, filename, amode, info, fh);
+	int rc;
 
-	kr_file_attach(comm, filename, amode, info, rc == MPI_SUCCESS ? *fh : MPI_FILE_NULL, rc);
+	if (fh)
+		*fh = MPI_FILE_NULL; /* and so it stays where an error handler makes a success of a failure */
+	rc = kr_real()->File_open(comm, filename, amode, info, fh);
+	kr_file_attach(comm, filename, amode, info, rc == MPI_SUCCESS && fh ? *fh : MPI_FILE_NULL);
 	return rc;
 }
 

@@ -49,7 +49,7 @@ static int exchange_records(struct kr_plan *plan, int class)
 		class = kr_mpi_class(fill_record(file, plan->access, &own));
 	own.class = class;
 	own.exchanged = kr_write_order_was_exchanged(file);
-	own.wrote_alone = kr_write_order_was_alone(file);
+	kr_write_order_where_alone(file, &own.alone_lo, &own.alone_hi);
 	own.hints_changed = kr_file_hints_changed(file);
 	return PMPI_Allgather(&own, sizeof(own), MPI_BYTE, plan->records, sizeof(own), MPI_BYTE, file->comm) ==
 			MPI_SUCCESS ?
@@ -68,17 +68,22 @@ static struct summary summarise(struct kr_plan *plan)
 {
 	struct summary sum = {.class = MPI_SUCCESS, .ordered = true, .shortest_run = UINT64_MAX};
 
-	plan->lo = INT64_MAX;
+	plan->lo = plan->alone_lo = INT64_MAX;
 	for (int rank = 0; rank < plan->file->ranks; rank++) {
-		const struct kr_call_record *record = &plan->records[rank];
+		struct kr_call_record *record = &plan->records[rank];
 
 		sum.class = KR_MAX(sum.class, record->class);
 		sum.ordered &= record->ordered != 0;
 		sum.hints_changed |= record->hints_changed != 0;
 		sum.exchanged |= record->exchanged != 0;
 		sum.fresh |= record->view.fresh != 0;
-		plan->alone |= record->wrote_alone != 0;
+		if (record->alone_lo < record->alone_hi) {
+			plan->alone_lo = KR_MIN(plan->alone_lo, record->alone_lo);
+			plan->alone_hi = KR_MAX(plan->alone_hi, record->alone_hi);
+		}
 		plan->bytes += record->count;
+		if (record->count == 0) /* so the ranges ascend with the ranks, unless they are interleaved */
+			record->lo = record->hi = plan->hi;
 		if (record->count == 0 || !record->ordered)
 			continue;
 		sum.interleaved |= record->lo < plan->hi;
@@ -122,6 +127,59 @@ static enum kr_way choose_way(const struct kr_plan *plan, const struct summary *
 	if (wanted == KR_AUTOMATIC && (!sum->interleaved || sum->shortest_run >= hints->direct_run))
 		return KR_WAY_DIRECT;
 	return KR_WAY_TWO_PHASE;
+}
+
+/* The first rank whose bytes end behind OFFSET; they are not interleaved. */
+static int first_behind(const struct kr_plan *plan, int64_t offset)
+{
+	int low = 0, high = plan->file->ranks;
+
+	while (low < high) {
+		const int middle = low + (high - low) / 2;
+
+		if (plan->records[middle].hi > offset)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+static bool is_alone(const struct kr_plan *plan)
+{
+	return plan->alone_lo < plan->alone_hi;
+}
+
+/* Whether some rank's bytes may go over what another rank wrote alone. */
+static bool meets_alone(const struct kr_plan *plan, const struct summary *sum)
+{
+	const int ranks = plan->file->ranks;
+
+	if (!is_alone(plan) || (sum->ordered && (plan->lo >= plan->alone_hi || plan->hi <= plan->alone_lo)))
+		return false;
+	if (!sum->ordered || sum->interleaved)
+		return true;
+	for (int rank = 0; rank < ranks; rank++) {
+		const struct kr_call_record *own = &plan->records[rank];
+
+		for (int other = first_behind(plan, own->alone_lo);
+			other < ranks && plan->records[other].lo < own->alone_hi; other++)
+			if (other != rank && plan->records[other].count > 0)
+				return true;
+	}
+	return false;
+}
+
+/* Gives a collective write its place after what ranks wrote before (write_order.h). */
+static int order_write(const struct kr_plan *plan, const struct summary *sum)
+{
+	struct kr_mpifile *file = plan->file;
+	const bool settle = plan->way == KR_WAY_TWO_PHASE ? is_alone(plan) : meets_alone(plan, sum);
+	int class = settle && file->write_order.needed ? kr_write_order_settle(file) : MPI_SUCCESS;
+
+	if (class == MPI_SUCCESS && plan->way == KR_WAY_TWO_PHASE)
+		kr_write_order_exchange(file);
+	return class;
 }
 
 /* Sends fresh views to the aggregators.  No rank may go on before all aggregators have them. */
@@ -169,11 +227,11 @@ static int prepare(struct kr_plan *plan, int class)
 		return class;
 	}
 	plan->way = choose_way(plan, &sum);
-	plan->relaxed = !plan->alone && kr_write_order_was_exchanged(file);
+	plan->relaxed = !is_alone(plan) && kr_write_order_was_exchanged(file);
+	if (plan->access->writing && plan->way != KR_WAY_NOTHING && (class = order_write(plan, &sum)) != MPI_SUCCESS)
+		return class;
 	if (plan->way != KR_WAY_TWO_PHASE)
 		return MPI_SUCCESS;
-	if (plan->access->writing && (class = kr_write_order_exchange(file, plan->alone)) != MPI_SUCCESS)
-		return class;
 	err = kr_stripes_init(&plan->stripes, kr_file_stripe(file), piece_size(plan), file->aggregators->count,
 		(uint64_t)plan->lo, (uint64_t)plan->hi);
 	plan->rounds = err < 0 ? 0 : kr_stripes_rounds(&plan->stripes);

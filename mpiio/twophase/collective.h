@@ -15,9 +15,10 @@
 struct kr_call_record {
 	uint64_t start, count, runs; /* data bytes of the view; regions of the file, at most */
 	int64_t lo, hi;              /* file range; 0, 0 when count is 0 */
+	int64_t alone_lo, alone_hi;  /* see struct kr_write_order */
 	struct kr_view_ref view;
 	int32_t class;
-	uint8_t ordered, hints_changed, wrote_alone, exchanged;
+	uint8_t ordered, hints_changed, exchanged;
 };
 
 enum kr_way { KR_WAY_NOTHING, KR_WAY_DIRECT, KR_WAY_TWO_PHASE };
@@ -29,7 +30,7 @@ struct kr_plan {
 	int64_t lo, hi;
 	uint64_t bytes; /* of all ranks */
 	enum kr_way way;
-	bool alone;   /* some rank wrote without the aggregators since the last sync or exchange */
+	int64_t alone_lo, alone_hi; /* what ranks wrote without the aggregators lies here; see write_order.h */
 	bool relaxed; /* the newest bytes are those of this aggregator's node: it may read without asking other nodes */
 	struct kr_stripes stripes;
 	uint64_t rounds, call;

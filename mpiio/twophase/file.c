@@ -285,8 +285,7 @@ static bool set_up(struct kr_mpifile *file, MPI_Comm comm, const char *name, MPI
 	PMPI_Comm_size(file->comm, &file->ranks);
 	if (!all_agree(file->comm, prepare(file, info) == 0) || kr_file_agree_hints(file) != MPI_SUCCESS)
 		return false;
-	kr_write_order_synced(file);
-	file->write_order.needed = all_agree(file->comm, kr_mount_info(file->mount) != NULL);
+	kr_write_order_init(file, all_agree(file->comm, kr_mount_info(file->mount) != NULL));
 	PMPI_Query_thread(&level);
 	file->threads = all_agree(file->comm, level == MPI_THREAD_MULTIPLE);
 	file->name = kr_xstrdup(name);
@@ -309,7 +308,7 @@ static bool can_agree(MPI_Comm comm)
 	return comm != MPI_COMM_NULL && PMPI_Comm_test_inter(comm, &inter) == MPI_SUCCESS && !inter;
 }
 
-void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh, int rc)
+void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh)
 {
 	struct kr_mpifile *file = NULL;
 	struct kr_mount *mount = NULL;
@@ -317,7 +316,7 @@ void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, M
 
 	if (!can_agree(comm))
 		return;
-	ours = rc == MPI_SUCCESS && may_be_ours(name, amode, &mount);
+	ours = fh != MPI_FILE_NULL && may_be_ours(name, amode, &mount);
 	if (ours)
 		file = file_new(amode, mount, fh);
 	/* Every rank takes part, whatever its environment says, since the others would wait for it. */

@@ -74,9 +74,9 @@ struct kr_mpifile *kr_file_find(MPI_File fh);
 /* The same, but also NULL while MPI handles its data calls. */
 struct kr_mpifile *kr_file_active(MPI_File fh);
 
-/* Collective over COMM, right after MPI's open of NAME returned RC.  All ranks decide together whether the layer
- * handles the file; if so it goes into the table. */
-void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh, int rc);
+/* Collective over COMM, right after MPI's open of NAME, which gave FH, or MPI_FILE_NULL when it failed.  All ranks
+ * decide together whether the layer handles the file; if so it goes into the table. */
+void kr_file_attach(MPI_Comm comm, const char *name, int amode, MPI_Info info, MPI_File fh);
 /* Collective.  Takes FILE out of the table and frees it; MPI's file stays open.  An MPI error class, the same on all
  * ranks. */
 int kr_file_detach(struct kr_mpifile *file);

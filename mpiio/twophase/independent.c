@@ -155,10 +155,22 @@ static int run(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_
 	return kr_mpi_class(err);
 }
 
+/* Where ACCESS writes, as far as that is known. */
+static void find_range(const struct kr_access *access, int64_t *ret_lo, int64_t *ret_hi)
+{
+	*ret_lo = 0;
+	*ret_hi = access->count > 0 ? INT64_MAX : 0;
+	if (access->known && access->ordered && access->count > 0)
+		(void)kr_view_range(&access->view, access->start, access->count, ret_lo, ret_hi);
+}
+
 int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
-	int err = access->writing && access->count > 0 ? kr_write_order_alone(file) : 0;
+	int64_t lo, hi;
+	int err;
 
+	find_range(access, &lo, &hi);
+	err = access->writing && access->count > 0 ? kr_write_order_alone(file, lo, hi) : 0;
 	*ret_done = 0;
 	if (err < 0 || access->count == 0)
 		return kr_mpi_class(err);
@@ -167,8 +179,11 @@ int kr_independent_alone(struct kr_mpifile *file, struct kr_access *access, uint
 
 int kr_independent_direct(struct kr_mpifile *file, struct kr_access *access, uint64_t *ret_done)
 {
-	int err = access->writing ? kr_write_order_direct(file) : 0;
+	int64_t lo, hi;
+	int err;
 
+	find_range(access, &lo, &hi);
+	err = access->writing ? kr_write_order_direct(file, lo, hi) : 0;
 	*ret_done = 0;
 	if (err < 0 || access->count == 0)
 		return kr_mpi_class(err);

@@ -2,41 +2,56 @@
  *
  * There the writes of different nodes have no order by themselves. A flush of the first gives one, or a read by another
  * node, which makes the writers flush.  But the writes of one process must keep their order, though some go through an
- * aggregator on another node.  HDF5 also expects a collective write to be over on all ranks when it returns.
+ * aggregator on another node.  HDF5 also expects a collective write to be over on all ranks when it returns, and to go
+ * over what one rank wrote before a barrier.
  *
- *   before a rank writes alone after a collective write   it reads a byte of the file, strictly
+ *   before a rank writes alone after a collective write, or for the first time   it reads a byte of the file, strictly
  *   before a collective write without an exchange, after one with an exchange   the same
  *   before an exchange, if some rank wrote alone          these ranks flush, and all wait for it
+ *   before a collective write without an exchange, if it may meet what another rank wrote alone   the same
  *
- * The program orders writes that several ranks do alone to the same bytes, by MPI_File_sync.  On other filesystems
+ * "Alone" is each write without the aggregators, those of collective calls too.  So that calls without an exchange
+ * which go through the file need no flush, a rank remembers the range of what it wrote alone.
+ *
+ * The first time: HDF5 fills a dataset in one process, and then the others write to it, alone as well.
+ *
+ * The program orders other writes that several ranks do alone to the same bytes, by MPI_File_sync.  On other filesystems
  * every write is over when it returns, and these steps are left out.
  */
 #ifndef KR_MPIIO_WRITE_ORDER_H
 #define KR_MPIIO_WRITE_ORDER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct kr_mpifile;
 
 /* Atomic, because several threads may make independent calls. */
 struct kr_write_order {
-	bool needed;    /* a kairan mount on all ranks; never changes */
-	bool alone;     /* this rank wrote without the aggregators since the last sync or exchange */
-	bool exchanged; /* aggregators have written since */
-	bool collected; /* there was a collective write since */
+	bool needed;                /* a kairan mount on all ranks; never changes */
+	int64_t alone_lo, alone_hi; /* this rank wrote here alone since the last sync or settling; empty: nowhere */
+	bool exchanged;             /* aggregators have written since the last sync */
+	bool others_wrote;          /* or may have, since this rank has waited for them */
 };
 
-/* Call before an independent write of this rank (_alone), or before one as part of a collective call (_direct).  0 or
- * -errno. */
-int kr_write_order_alone(struct kr_mpifile *file);
-int kr_write_order_direct(struct kr_mpifile *file);
-/* After writes that the layer does not see, or a change of aggregators: as if this rank had written alone. */
+/* At the open; NEEDED: all ranks are on a kairan mount. */
+void kr_write_order_init(struct kr_mpifile *file, bool needed);
+
+/* Call before an independent write of this rank to [LO, HI) (_alone), or before one as part of a collective call
+ * (_direct).  0 or -errno. */
+int kr_write_order_alone(struct kr_mpifile *file, int64_t lo, int64_t hi);
+int kr_write_order_direct(struct kr_mpifile *file, int64_t lo, int64_t hi);
+/* After writes that the layer does not see, or a change of aggregators: as if this rank had written alone everywhere.
+ */
 void kr_write_order_unseen(struct kr_mpifile *file);
-bool kr_write_order_was_alone(struct kr_mpifile *file);
+/* Where this rank wrote alone; *RET_LO >= *RET_HI: nowhere. */
+void kr_write_order_where_alone(struct kr_mpifile *file, int64_t *ret_lo, int64_t *ret_hi);
 /* Whether an aggregator's node may still have its bytes unflushed. */
 bool kr_write_order_was_exchanged(struct kr_mpifile *file);
-/* Call before a write by exchange; ANY: some rank was alone.  Collective; an MPI error class, the same on all ranks. */
-int kr_write_order_exchange(struct kr_mpifile *file, bool any);
+/* All that ranks wrote alone comes before all that follows.  Collective; an MPI error class, the same on all ranks. */
+int kr_write_order_settle(struct kr_mpifile *file);
+/* Call before a write by exchange. */
+void kr_write_order_exchange(struct kr_mpifile *file);
 /* After MPI_File_sync: no writes are left to order. */
 void kr_write_order_synced(struct kr_mpifile *file);
 

@@ -1,17 +1,21 @@
 // Handles, modes and error handlers with the layer: handles DIR [SCENARIO]
 //
-//   communicators  MPI_COMM_SELF, dup'ed and split communicators, two files in turns, one file opened twice
-//   modes          access modes that contradict each other, EXCL, APPEND, DELETE_ON_CLOSE, SEQUENTIAL (which is the MPI
-//   library's) split          split collectives begun twice, ended without a begin, ended as the other kind datareps
-//   external32 and internal go to the MPI library, and back handlers       each error is told to the file's handler
-//   once bottom         MPI_BOTTOM with absolute addresses hints          set_info and set_view's info: rank 0's hold
-//   for all, what cannot be used is ignored, the file goes on ways           which collective calls are exchanged and
-//   which go direct: by the rule, by hints; files are named for it elsewhere      a file that is on no kairan mount is
-//   the MPI library's (with KAIRAN_MPIIO=auto, on a local directory) passed_over    one rank has no descriptor left for
-//   the layer: the file is the MPI library's on all ranks, and that rank says so disagree       one rank's environment
-//   says off: the file is the MPI library's on all ranks (first, in a process of its own) fatal          a file with
-//   MPI_ERRORS_ARE_FATAL: the job ends (exit status not 0) abandoned      MPI_Finalize with a file open, which holds
-//   what was written
+// - communicators: MPI_COMM_SELF, dup'ed and split communicators, two files in turns, one file opened twice
+// - modes: access modes that contradict each other, EXCL, APPEND, DELETE_ON_CLOSE, SEQUENTIAL (the MPI library's)
+// - split: split collectives begun twice, ended without a begin, ended as the other kind
+// - datareps: external32 and internal go to the MPI library, and back
+// - handlers: each error is told to the file's handler once
+// - forgiven: an error handler makes a success of a failed open: what is written to no file goes nowhere
+// - bottom: MPI_BOTTOM with absolute addresses
+// - hints: set_info and set_view's info: rank 0's hold for all, what cannot be used is ignored, the file goes on
+// - ways: which collective calls are exchanged and which go direct: by the rule, by hints; files are named for it
+// - elsewhere: a file on no kairan mount is the MPI library's (with KAIRAN_MPIIO=auto, on a local directory)
+// - passed_over: one rank has no descriptor left for the layer: the file is the MPI library's on all ranks, and that
+//   rank says so
+// - disagree: one rank's environment says off: the file is the MPI library's on all ranks (first, in a process of its
+//   own)
+// - fatal: a file with MPI_ERRORS_ARE_FATAL: the job ends (exit status not 0)
+// - abandoned: MPI_Finalize with a file open, which holds what was written
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,6 +239,35 @@ static void note_error(MPI_File *file, int *code, ...)
 	handled++;
 }
 
+static void forgive(MPI_File *file, int *code, ...)
+{
+	(void)file;
+	*code = MPI_SUCCESS;
+}
+
+static void forgiven(void)
+{
+	char name[20];
+	snprintf(name, sizeof name, "forgiven%d", kt_rank);
+	MPI_File file = open_on(MPI_COMM_SELF, name, MPI_MODE_CREATE | MPI_MODE_RDWR), none;
+	MPI_Errhandler handler, before;
+	MPI_Offset size;
+	KT_OK(MPI_File_set_size(file, 0)); // of an earlier run
+	MPI_File_create_errhandler(forgive, &handler);
+	KT_OK(MPI_File_get_errhandler(MPI_FILE_NULL, &before));
+	KT_OK(MPI_File_set_errhandler(MPI_FILE_NULL, handler));
+	(void)MPI_File_open(MPI_COMM_SELF, kt_path(dir, name), MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_RDWR,
+		MPI_INFO_NULL, &none);
+	KT_CHECK(none == MPI_FILE_NULL, "a failed open gives a file");
+	(void)MPI_File_write_at(none, 0, "bytes", 5, MPI_BYTE, MPI_STATUS_IGNORE);
+	KT_OK(MPI_File_set_errhandler(MPI_FILE_NULL, before));
+	MPI_Errhandler_free(&before);
+	MPI_Errhandler_free(&handler);
+	KT_OK(MPI_File_get_size(file, &size));
+	KT_CHECK(size == 0, "a write to no file has gone into one");
+	KT_OK(MPI_File_close(&file));
+}
+
 static void handlers(void)
 {
 	MPI_File file = open_on(MPI_COMM_WORLD, "handlers", MPI_MODE_CREATE | MPI_MODE_WRONLY);
@@ -370,7 +403,8 @@ static void hints(void)
 
 // Regions of rank 0 have LENGTH0 bytes, others' LENGTH; those of a rank lie STRIDE apart, and the first ones of two ranks RANKS.
 // Written and read back.
-static void one_way(MPI_Comm comm, const char *name, MPI_Info hints, int length0, int length, int64_t stride, int64_t ranks)
+static void one_way(
+	MPI_Comm comm, const char *name, MPI_Info hints, int length0, int length, int64_t stride, int64_t ranks)
 {
 	enum { REGIONS = 4 };
 	int rank;
@@ -514,6 +548,7 @@ int main(int argc, char **argv)
 		{"split", split, false},
 		{"datareps", datareps, false},
 		{"handlers", handlers, false},
+		{"forgiven", forgiven, false},
 		{"bottom", bottom, false},
 		{"hints", hints, false},
 		{"ways", ways, true},

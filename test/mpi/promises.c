@@ -1,14 +1,15 @@
 // What kairan's layer promises beyond the MPI libraries: promises SCENARIO|all DIR, one of
 //
-//   info          MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails); with
-//   PROMISES_STRIPE also
-//                 stripes of that size
-//   handover      two collective writes of complementary regions, no sync between; after one sync all others read them
-//   intercomm     an intercommunicator is refused as the standard says
-//   highest       ranks that overlap in one collective write: the highest rank's bytes stay
-//   nonblocking   collectives that do not block, several under way, computation and messages between
-//   (MPI_THREAD_MULTIPLE) nearby        PID: a collective read straight after a collective write needs nothing of the
-//   server, process PID, which is stopped
+// - info: MPI_File_get_info tells the layer's own hints: the layer is there (without it this fails); with
+//   PROMISES_STRIPE also stripes of that size
+// - handover: two collective writes of complementary regions, no sync between; after one sync all others read them
+// - overwrites: a collective write, and the first of a rank alone, goes over what other ranks wrote before a barrier
+// - intercomm: an intercommunicator is refused as the standard says
+// - highest: ranks that overlap in one collective write: the highest rank's bytes stay
+// - nonblocking: collectives that do not block, several under way, computation and messages between
+//   (MPI_THREAD_MULTIPLE)
+// - nearby PID: a collective read straight after a collective write needs nothing of the server, process PID, which is
+//   stopped
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,70 @@ static void handover(void)
 	free(bytes);
 	free(all);
 	KT_OK(MPI_File_close(&file));
+}
+
+enum { PAGE = 4096, PAGES = 2 }; // of each rank
+
+// What rank 0 writes alone (0), or in a collective call (1), or (2) each rank where the next one writes then.
+static void write_first(MPI_File file, int how, unsigned char *bytes)
+{
+	size_t length = (size_t)PAGE * PAGES;
+	memset(bytes, 0, length * (size_t)kt_size);
+	if (how == 0 && !kt_rank)
+		KT_OK(MPI_File_write_at(file, 0, bytes, (int)length * kt_size, MPI_BYTE, MPI_STATUS_IGNORE));
+	if (how == 1)
+		KT_OK(MPI_File_write_at_all(
+			file, 0, bytes, kt_rank ? 0 : (int)length * kt_size, MPI_BYTE, MPI_STATUS_IGNORE));
+	if (how == 2)
+		KT_OK(MPI_File_write_at_all(file, (MPI_Offset)length * (kt_rank + 1), bytes,
+			kt_rank < kt_size - 1 ? (int)length : 0, MPI_BYTE, MPI_STATUS_IGNORE));
+}
+
+// Each rank's pages: one behind the other, each between those of the other ranks, or (ALONE) not collectively.
+static void write_over(MPI_File file, bool between, bool alone, unsigned char *bytes)
+{
+	MPI_Datatype type = MPI_BYTE, page;
+	memset(bytes, 'a' + kt_rank, (size_t)PAGE * PAGES);
+	if (between) {
+		MPI_Type_contiguous(PAGE, MPI_BYTE, &page);
+		MPI_Type_create_resized(page, 0, (MPI_Aint)PAGE * kt_size, &type);
+		MPI_Type_commit(&type);
+		MPI_Type_free(&page);
+	}
+	KT_OK(MPI_File_set_view(
+		file, (MPI_Offset)PAGE * (between ? 1 : PAGES) * kt_rank, MPI_BYTE, type, "native", MPI_INFO_NULL));
+	KT_OK(alone ? MPI_File_write_at(file, 0, bytes, PAGE * PAGES, MPI_BYTE, MPI_STATUS_IGNORE) :
+		      MPI_File_write_at_all(file, 0, bytes, PAGE * PAGES, MPI_BYTE, MPI_STATUS_IGNORE));
+	if (between)
+		MPI_Type_free(&type);
+}
+
+static void overwrites(void)
+{
+	unsigned char *bytes = kt_alloc((size_t)PAGE * PAGES * (size_t)kt_size);
+	MPI_Info hints[2] = {MPI_INFO_NULL};
+	MPI_Info_create(&hints[1]);
+	MPI_Info_set(hints[1], "romio_cb_write", "disable");
+	for (int i = 0; i < 2 * 3 * 3; i++) {
+		bool between = i / 2 % 3 == 1, alone = i / 2 % 3 == 2;
+		MPI_File file = open_new("overwrites", hints[i % 2]);
+		KT_OK(MPI_File_set_size(file, 0));
+		write_first(file, i / 6, bytes);
+		MPI_Barrier(MPI_COMM_WORLD);
+		write_over(file, between, alone, bytes);
+		KT_OK(MPI_File_close(&file));
+		file = open_new("overwrites", MPI_INFO_NULL);
+		KT_OK(MPI_File_read_at(file, 0, bytes, PAGE * PAGES * kt_size, MPI_BYTE, MPI_STATUS_IGNORE));
+		for (int page = 0; page < PAGES * kt_size; page++) {
+			int rank = between ? page % kt_size : page / PAGES;
+			KT_CHECK(bytes[page * PAGE] == 'a' + rank,
+				"round %d: page %d has not what rank %d wrote last, but %d", i, page, rank,
+				bytes[page * PAGE]);
+		}
+		KT_OK(MPI_File_close(&file));
+	}
+	MPI_Info_free(&hints[1]);
+	free(bytes);
 }
 
 static void intercomm(void)
@@ -234,6 +299,7 @@ int main(int argc, char **argv)
 	} scenarios[] = {
 		{"info", info},
 		{"handover", handover},
+		{"overwrites", overwrites},
 		{"intercomm", intercomm},
 		{"highest", highest},
 		{"nonblocking", nonblocking},
