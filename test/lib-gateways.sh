@@ -113,8 +113,8 @@ gateways_hold() {
 	for i in 1 2 3; do
 		on node3 sh -c "echo old >'$a/gone$i'"
 		inode=$(on node4 stat -c %i "$b/gone$i")
-		writer 3 "$a/gone$i" "gone$i" "late bytes"
 		use_up_inodes
+		writer 3 "$a/gone$i" "gone$i" "late bytes" # which the gateway asks for within 2 s
 		killed gateway1
 		on node4 rm "$b/gone$i" || fail "rm"
 		until_ok 30 "a new file" on node4 sh -c "echo new >'$b/other$i'" || fail "no new file"
