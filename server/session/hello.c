@@ -245,13 +245,13 @@ static void warn_of_copy(const struct hello *hello, const struct kr_session *old
 		old->name, old->ring.address, request->node_name, request->ring_address);
 }
 
-/* The node has begun a session since: it has given up this connection, and its later HELLO was faster in the pool.  Its
- * leases must not end with a session that this HELLO would begin. */
+/* A later HELLO of the node has begun a session: the node has given up this connection, and the later HELLO was faster
+ * in the pool.  The node's leases must not end with a session that this HELLO would begin. */
 static bool is_overtaken(const struct hello *hello)
 {
 	const struct kr_session *other = kr_session_find_node_id(hello->pending_conn->server, hello->request.node_id);
 
-	return other && other->recovery.replay == is_replay(hello) && other->expiry.begun_ns > hello->arrived_ns;
+	return other && other->recovery.replay == is_replay(hello) && other->expiry.hello_ns > hello->arrived_ns;
 }
 
 /* Whether a successor session may have this one's leases: they are its own beyond doubt. */
@@ -295,6 +295,7 @@ static void recorded(void *context, int err)
 		refuse(hello, -EAGAIN, "too many sessions");
 		return;
 	}
+	session->expiry.hello_ns = hello->arrived_ns;
 	if (inherits)
 		kr_session_replace(old, session);
 	/* A node that has lost power waits for the end of the grace period itself. */

@@ -74,6 +74,7 @@ struct kr_session_ring {
 /* Signs of life (expiry.c). */
 struct kr_session_expiry {
 	uint64_t begun_ns;
+	uint64_t hello_ns;   /* arrival of the HELLO that began the session; several may be under way */
 	uint64_t heard_ns;   /* when the latest frame came */
 	uint64_t sent_bytes; /* at the latest tick: a peer that takes bytes is alive */
 	bool unresponsive;   /* a callback stayed unanswered: the server ignores the node until lease expiry */

@@ -9,7 +9,7 @@
 
 /* --- a HELLO that takes long ------------------------------------------------------------------ */
 
-static atomic_bool hold_next, held;
+static atomic_int to_hold, held, released; /* walks; they end in the order in which they began */
 
 int __wrap_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *path,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr);
@@ -19,9 +19,10 @@ int __real_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, 
 int __wrap_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, const char *path,
 	struct kr_fid *ret_fid, struct kr_attr *ret_attr)
 {
-	if (atomic_exchange(&hold_next, false)) {
-		atomic_store(&held, true);
-		while (atomic_load(&held))
+	if (atomic_load(&to_hold) > 0 && atomic_fetch_sub(&to_hold, 1) > 0) {
+		const int number = atomic_fetch_add(&held, 1);
+
+		while (atomic_load(&released) <= number)
 			usleep(1000);
 	}
 	return __real_kr_export_walk(export, cred, path, ret_fid, ret_attr);
@@ -29,8 +30,31 @@ int __wrap_kr_export_walk(struct kr_export *export, const struct kr_cred *cred, 
 
 static bool is_held(void *context)
 {
-	(void)context;
-	return atomic_load(&held);
+	return atomic_load(&held) == *(const int *)context;
+}
+
+/* HELLO on a new connection, COUNT of which are held now. */
+static uint64_t send_held_hello(struct fixture *f, struct node *node, int count)
+{
+	uint64_t id;
+
+	atomic_store(&to_hold, 1);
+	id = node_send_hello(node, false);
+	assert_true(node_wait_for(&f->loop, is_held, &count));
+	return id;
+}
+
+static void release_all(struct fixture *f)
+{
+	atomic_store(&released, atomic_load(&held));
+	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
+	atomic_store(&held, 0);
+	atomic_store(&released, 0);
+}
+
+static bool has_session(void *context)
+{
+	return ((struct fixture *)context)->server.sessions->count == 1;
 }
 
 /* --- ends of sessions ------------------------------------------------------------------------- */
@@ -93,16 +117,29 @@ static void a_session_does_not_end_by_an_earlier_hello(void **state)
 	struct fixture *f = *state;
 	struct node *node = f->nodes[0];
 
-	atomic_store(&hold_next, true);
-	node_send_hello(node, false);
-	assert_true(node_wait_for(&f->loop, is_held, NULL));
+	send_held_hello(f, node, 1);
 	node_disconnect(node);
 	joined(f, 0);
 	create(node, "f", KR_LEASE_WRITE);
-	atomic_store(&held, false);
-	assert_true(node_wait_for(&f->loop, the_disk_rests, f));
+	release_all(f);
 	assert_non_null(kr_session_find(&f->server, node->hello.session));
 	settle(node);
+	assert_int_equal(f->server.sessions->count, 1);
+}
+
+static void an_earlier_hello_does_not_keep_a_later_one_out(void **state)
+{
+	struct fixture *f = *state;
+	struct node *node = f->nodes[0];
+	uint64_t later;
+
+	send_held_hello(f, node, 1);
+	node_disconnect(node);
+	later = send_held_hello(f, node, 2);
+	atomic_store(&released, 1);
+	assert_true(node_wait_for(&f->loop, has_session, f)); /* of the first */
+	release_all(f);
+	assert_int_equal(node_result(node, later, NULL), 0);
 	assert_int_equal(f->server.sessions->count, 1);
 }
 
@@ -313,6 +350,7 @@ int main(void)
 		TEST(a_parked_request_ends_with_its_session),
 		TEST(a_new_session_replaces_the_one_of_the_same_node),
 		TEST(a_session_does_not_end_by_an_earlier_hello),
+		TEST(an_earlier_hello_does_not_keep_a_later_one_out),
 		TEST(what_a_killed_daemon_may_have_written_is_waited_for),
 		TEST(who_comes_after_one_with_unjudged_bytes_is_late),
 		TEST(what_an_heir_does_not_need_is_free),
