@@ -167,6 +167,13 @@ static int check_replay(const struct kr_session *other)
 		kr_fail(-EAGAIN, "its journal cannot be replayed before the session of node %s has ended", other->name);
 }
 
+/* Whether a later HELLO of the node has begun OTHER, its session: the node has given up this connection, and the later
+ * HELLO was faster in the pool.  This one must not end OTHER, whose leases the node uses. */
+static bool is_overtaken(const struct hello *hello, const struct kr_session *other)
+{
+	return other && other->recovery.replay == is_replay(hello) && other->expiry.hello_ns > hello->arrived_ns;
+}
+
 /* 0, or why this client gets no session, whatever it mounts. */
 static int check_trust(const struct hello *hello)
 {
@@ -186,6 +193,8 @@ static int check_trust(const struct hello *hello)
 		return kr_fail(-EBUSY,
 			"its local directory is that of a node which was lost, or has not come back yet, and which "
 			"came with a key of somebody else");
+	if (is_overtaken(hello, other))
+		return kr_fail(-EAGAIN, "its later HELLO has begun a session");
 	if (other && other->expiry.unresponsive)
 		return kr_fail(
 			-EAGAIN, "it left a question unanswered: it has to be silent until its leases have ended");
@@ -245,15 +254,6 @@ static void warn_of_copy(const struct hello *hello, const struct kr_session *old
 		old->name, old->ring.address, request->node_name, request->ring_address);
 }
 
-/* A later HELLO of the node has begun a session: the node has given up this connection, and the later HELLO was faster
- * in the pool.  The node's leases must not end with a session that this HELLO would begin. */
-static bool is_overtaken(const struct hello *hello)
-{
-	const struct kr_session *other = kr_session_find_node_id(hello->pending_conn->server, hello->request.node_id);
-
-	return other && other->recovery.replay == is_replay(hello) && other->expiry.hello_ns > hello->arrived_ns;
-}
-
 /* Whether a successor session may have this one's leases: they are its own beyond doubt. */
 static bool inheritable(const struct kr_session *session)
 {
@@ -278,7 +278,7 @@ static void recorded(void *context, int err)
 		refuse(hello, -EAGAIN, "its record cannot be written");
 		return;
 	}
-	err = is_overtaken(hello) ? kr_fail(-EAGAIN, "it has begun a session meanwhile") : check_trust(hello);
+	err = check_trust(hello);
 	if (!err)
 		err = check_room(hello, old);
 	if (err) {
@@ -350,10 +350,6 @@ static void walked(struct kr_job *job)
 	}
 	if (session) {
 		welcome(hello, session, true);
-		return;
-	}
-	if (is_overtaken(hello)) {
-		refuse(hello, -EAGAIN, "it has begun a session meanwhile");
 		return;
 	}
 	session = kr_session_find_node_id(job->server, hello->request.node_id);
