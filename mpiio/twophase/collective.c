@@ -145,7 +145,8 @@ static int first_behind(const struct kr_plan *plan, int64_t offset)
 	return low;
 }
 
-static bool is_alone(const struct kr_plan *plan)
+/* Some rank has written alone (write_order.h). */
+static bool any_alone(const struct kr_plan *plan)
 {
 	return plan->alone_lo < plan->alone_hi;
 }
@@ -155,7 +156,7 @@ static bool meets_alone(const struct kr_plan *plan, const struct summary *sum)
 {
 	const int ranks = plan->file->ranks;
 
-	if (!is_alone(plan) || (sum->ordered && (plan->lo >= plan->alone_hi || plan->hi <= plan->alone_lo)))
+	if (!any_alone(plan) || (sum->ordered && (plan->lo >= plan->alone_hi || plan->hi <= plan->alone_lo)))
 		return false;
 	if (!sum->ordered || sum->interleaved)
 		return true;
@@ -174,7 +175,7 @@ static bool meets_alone(const struct kr_plan *plan, const struct summary *sum)
 static int order_write(const struct kr_plan *plan, const struct summary *sum)
 {
 	struct kr_mpifile *file = plan->file;
-	const bool settle = plan->way == KR_WAY_TWO_PHASE ? is_alone(plan) : meets_alone(plan, sum);
+	const bool settle = plan->way == KR_WAY_TWO_PHASE ? any_alone(plan) : meets_alone(plan, sum);
 	int class = settle && file->write_order.needed ? kr_write_order_settle(file) : MPI_SUCCESS;
 
 	if (class == MPI_SUCCESS && plan->way == KR_WAY_TWO_PHASE)
@@ -227,7 +228,7 @@ static int prepare(struct kr_plan *plan, int class)
 		return class;
 	}
 	plan->way = choose_way(plan, &sum);
-	plan->relaxed = !is_alone(plan) && kr_write_order_was_exchanged(file);
+	plan->relaxed = !any_alone(plan) && kr_write_order_was_exchanged(file);
 	if (plan->access->writing && plan->way != KR_WAY_NOTHING && (class = order_write(plan, &sum)) != MPI_SUCCESS)
 		return class;
 	if (plan->way != KR_WAY_TWO_PHASE)

@@ -5,18 +5,17 @@
  * aggregator on another node.  HDF5 also expects a collective write to be over on all ranks when it returns, and to go
  * over what one rank wrote before a barrier.
  *
- *   before a rank writes alone after a collective write, or for the first time   it reads a byte of the file, strictly
- *   before a collective write without an exchange, after one with an exchange   the same
- *   before an exchange, if some rank wrote alone          these ranks flush, and all wait for it
- *   before a collective write without an exchange, if it may meet what another rank wrote alone   the same
+ * A rank writes *alone* when its bytes do not go through the aggregators: in independent calls, and in collective calls
+ * without an exchange.  It remembers the range of these bytes, so that only calls that meet it pay for an order:
  *
- * "Alone" is each write without the aggregators, those of collective calls too.  So that calls without an exchange
- * which go through the file need no flush, a rank remembers the range of what it wrote alone.
+ * - Before its first independent write, and its first one after a collective write, a rank reads a byte of the file,
+ *   strictly.  So does each rank before a collective write without an exchange that follows one with an exchange.
+ * - Before a collective write with an exchange, the ranks that have written alone flush, and all wait for that.  So they
+ *   do before one without an exchange, if it may go over bytes that another rank has written alone.
  *
- * The first time: HDF5 fills a dataset in one process, and then the others write to it, alone as well.
- *
- * The program orders other writes that several ranks do alone to the same bytes, by MPI_File_sync.  On other filesystems
- * every write is over when it returns, and these steps are left out.
+ * The first independent write counts because HDF5 fills a dataset in one process, and then lets the others write to it.
+ * The program orders other independent writes of several ranks to the same bytes, by MPI_File_sync.  On other file
+ * systems every write is over when it returns, and these steps are left out.
  */
 #ifndef KR_MPIIO_WRITE_ORDER_H
 #define KR_MPIIO_WRITE_ORDER_H
@@ -31,7 +30,7 @@ struct kr_write_order {
 	bool needed;                /* a kairan mount on all ranks; never changes */
 	int64_t alone_lo, alone_hi; /* this rank wrote here alone since the last sync or settling; empty: nowhere */
 	bool exchanged;             /* aggregators have written since the last sync */
-	bool others_wrote;          /* or may have, since this rank has waited for them */
+	bool others_wrote;          /* other ranks may have written since this rank waited for them */
 };
 
 /* At the open; NEEDED: all ranks are on a kairan mount. */
