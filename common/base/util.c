@@ -115,14 +115,28 @@ int kr_pwrite_full(int fd, const void *buffer, size_t length, uint64_t offset)
 	return 0;
 }
 
-/* Reads to the end, at most MAX bytes, whatever size the file claims to have (files in /proc claim 0). */
-static int read_to_end(int fd, const char *name, size_t max, char *text, size_t *ret_length)
+/* Reads to the end, whatever size the file claims to have (files in /proc claim 0).  The buffer grows with what comes:
+ * MAX may be far more. */
+static int read_to_end(int fd, const char *name, size_t max, char **ret_text, size_t *ret_length)
 {
-	size_t length = 0;
+	KR_AUTO_FREE char *text = NULL;
+	size_t length = 0, room = 0;
 
 	for (;;) {
-		ssize_t got = read(fd, text + length, max + 1 - length);
+		ssize_t got;
 
+		if (length == room) {
+			char *grown;
+
+			room = room ? 2 * room : KR_MIN(max, 4095) + 1;
+			if (room > max)
+				room = max + 1;
+			grown = realloc(text, room);
+			if (!grown)
+				return kr_fail_errno(-ENOMEM, "cannot read %s", name);
+			text = grown;
+		}
+		got = read(fd, text + length, room - length);
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
@@ -134,6 +148,8 @@ static int read_to_end(int fd, const char *name, size_t max, char *text, size_t 
 			return kr_fail(-EFBIG, "%s is larger than %zu bytes", name, max);
 	}
 	text[length] = '\0';
+	*ret_text = text;
+	text = NULL;
 	*ret_length = length;
 	return 0;
 }
@@ -141,23 +157,15 @@ static int read_to_end(int fd, const char *name, size_t max, char *text, size_t 
 int kr_read_file(int dirfd, const char *name, size_t max, char **ret_text, size_t *ret_length)
 {
 	KR_AUTO_FD int fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC);
-	KR_AUTO_FREE char *text = NULL;
 	size_t length;
 	int err;
 
 	if (fd < 0)
 		return kr_fail_errno(-errno, "cannot open %s", name);
-	text = malloc(max + 1);
-	if (!text)
-		return kr_fail_errno(-ENOMEM, "cannot read %s", name);
-	err = read_to_end(fd, name, max, text, &length);
-	if (err)
-		return err;
-	*ret_text = text;
-	text = NULL;
-	if (ret_length)
+	err = read_to_end(fd, name, max, ret_text, &length);
+	if (!err && ret_length)
 		*ret_length = length;
-	return 0;
+	return err;
 }
 
 int kr_open_standard_fds(void)

@@ -108,6 +108,36 @@ static void a_written_file_reads_back(void **state)
 	free(text);
 }
 
+static void a_file_of_any_size_up_to_the_limit_is_read_whole(void **state)
+{
+	static const size_t sizes[] = {0, 1, 4095, 4096, 4097, 8192, 100000};
+	static char written[100000];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(written); i++)
+		written[i] = (char)(i % 251);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		size_t length = 1, limits[] = {sizes[i], sizes[i] + 1, SIZE_MAX - 1};
+
+		assert_int_equal(kr_write_file(dirfd_, "sized", written, sizes[i], 0600), 0);
+		for (size_t j = 0; j < sizeof(limits) / sizeof(*limits); j++) {
+			char *text;
+
+			assert_int_equal(kr_read_file(dirfd_, "sized", limits[j], &text, &length), 0);
+			assert_int_equal(length, sizes[i]);
+			assert_memory_equal(text, written, length);
+			assert_int_equal(text[length], '\0');
+			free(text);
+		}
+		if (sizes[i] > 0) {
+			char *text = NULL;
+
+			assert_int_equal(kr_read_file(dirfd_, "sized", sizes[i] - 1, &text, NULL), -EFBIG);
+			assert_null(text);
+		}
+	}
+}
+
 static void whole_transfers_stop_at_the_end_of_the_file(void **state)
 {
 	char bytes[8] = {0};
@@ -341,6 +371,7 @@ int main(void)
 		cmocka_unit_test(each_thread_has_its_own_reason),
 		cmocka_unit_test(a_long_reason_is_cut),
 		cmocka_unit_test(a_written_file_reads_back),
+		cmocka_unit_test(a_file_of_any_size_up_to_the_limit_is_read_whole),
 		cmocka_unit_test(whole_transfers_stop_at_the_end_of_the_file),
 		cmocka_unit_test(numbers_are_digits_alone),
 		cmocka_unit_test(a_path_is_below_whole_names_only),
