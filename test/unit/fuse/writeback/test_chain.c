@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -223,12 +224,26 @@ static void make_party(void *context)
 	party->port = ntohs(address.sin_port);
 }
 
+/* Zeros of which a page is there when it is used: malloc may fill what it gives and takes (MALLOC_PERTURB_). */
+static uint8_t *new_bytes(void)
+{
+	void *bytes = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	assert_true(bytes != MAP_FAILED);
+	return bytes;
+}
+
+static void free_bytes(uint8_t *bytes)
+{
+	munmap(bytes, FILE_BYTES);
+}
+
 static int setup(void **state)
 {
 	(void)state;
 	memset(parties, 0, sizeof(parties));
 	memset(&server, 0, sizeof(server));
-	server.bytes = calloc(1, FILE_BYTES);
+	server.bytes = new_bytes();
 	sem_init(&server.changed, 0, 0);
 	assert_int_equal(kr_loop_new(&loop), 0);
 	for (int i = 0; i < PARTIES; i++) {
@@ -278,7 +293,7 @@ static int teardown(void **state)
 		directory_remove(parties[i].directory);
 	}
 	sem_destroy(&server.changed);
-	free(server.bytes);
+	free_bytes(server.bytes);
 	return 0;
 }
 
@@ -286,7 +301,7 @@ static int teardown(void **state)
 
 static void a_single_stream_arrives_whole_and_its_lane_is_used_again(void **state)
 {
-	uint8_t *expected = calloc(1, FILE_BYTES);
+	uint8_t *expected = new_bytes();
 
 	(void)state;
 	for (uint64_t i = 0; i < 300; i++)
@@ -303,7 +318,7 @@ static void a_single_stream_arrives_whole_and_its_lane_is_used_again(void **stat
 		assert_int_equal(server.total, parties[A].map.bytes);
 	}
 	assert_int_equal(parties[A].mount.chains->idle_lanes, 1);
-	free(expected);
+	free_bytes(expected);
 }
 
 static void has_intake(void *context)
@@ -313,7 +328,7 @@ static void has_intake(void *context)
 
 static void merge_of_two(bool upstream_first)
 {
-	uint8_t *expected = calloc(1, FILE_BYTES);
+	uint8_t *expected = new_bytes();
 
 	for (uint64_t i = 0; i < 400; i++)
 		put(&parties[A], i * 7488, 3744, 1, expected);
@@ -330,7 +345,7 @@ static void merge_of_two(bool upstream_first)
 	assert_int_equal(parties[B].result, 0);
 	assert_memory_equal(server.bytes, expected, FILE_BYTES);
 	assert_int_equal(server.overlapped, 400 * 744);
-	free(expected);
+	free_bytes(expected);
 }
 
 static void two_streams_are_merged_and_the_later_in_the_ring_wins(void **state)
@@ -353,7 +368,7 @@ static void pass_time(void *context)
 /* Its round has been aborted before it came; nobody reads the connection, so nobody would see its end. */
 static void a_stream_whose_round_never_comes_is_dropped(void **state)
 {
-	uint8_t *expected = calloc(1, FILE_BYTES);
+	uint8_t *expected = new_bytes();
 	bool waits = false;
 
 	(void)state;
@@ -370,13 +385,13 @@ static void a_stream_whose_round_never_comes_is_dropped(void **state)
 	assert_false(waits);
 	wait_until(&parties[A].done);
 	assert_int_equal(parties[A].result, -ECONNRESET);
-	free(expected);
+	free_bytes(expected);
 }
 
 /* Who is in the ring may send one to anybody, also to the node that the round begins with. */
 static void a_stream_to_the_first_node_of_a_round_is_dropped(void **state)
 {
-	uint8_t *expected = calloc(1, FILE_BYTES);
+	uint8_t *expected = new_bytes();
 	bool waits = false;
 
 	(void)state;
@@ -394,7 +409,7 @@ static void a_stream_to_the_first_node_of_a_round_is_dropped(void **state)
 	assert_int_equal(server.overlapped, 0);
 	wait_until(&parties[A].done);
 	assert_int_equal(parties[A].result, -ECONNRESET);
-	free(expected);
+	free_bytes(expected);
 }
 
 static void cut_upstream(void *context)
@@ -418,7 +433,7 @@ static void is_stalled(void *context)
 
 static void a_slow_downstream_bounds_memory_and_a_lost_upstream_ends_the_stream(void **state)
 {
-	uint8_t *expected = calloc(1, FILE_BYTES);
+	uint8_t *expected = new_bytes();
 
 	(void)state;
 	for (uint64_t i = 0; i < 150; i++)
@@ -437,12 +452,12 @@ static void a_slow_downstream_bounds_memory_and_a_lost_upstream_ends_the_stream(
 	wait_until(&parties[B].done);
 	assert_int_equal(parties[B].result, -ECONNRESET);
 	assert_false(parties[B].own);
-	free(expected);
+	free_bytes(expected);
 }
 
 static void own_bytes_that_are_damaged_are_never_sent(void **state)
 {
-	uint8_t *expected = calloc(1, FILE_BYTES);
+	uint8_t *expected = new_bytes();
 	char path[100];
 	int fd;
 
@@ -458,7 +473,7 @@ static void own_bytes_that_are_damaged_are_never_sent(void **state)
 	assert_true(parties[A].own);
 	wait_until(&server.ended);
 	assert_int_equal(server.error, kr_status_from_errno(-EBADMSG));
-	free(expected);
+	free_bytes(expected);
 }
 
 int main(void)

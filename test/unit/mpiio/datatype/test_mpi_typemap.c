@@ -8,11 +8,12 @@
 #include <stdio.h>
 
 #include "mpiio/datatype/cursor.h"
+#include "test/unit/effort.h"
 #include "test/unit/mpiio/datatype/mpi_random_map.h"
 #include "test/unit/mpiio/datatype/mpi_same_map.h"
 #include "test/unit/mpiio/datatype/cursor_bytes.h"
 
-enum { SEEDS = 6000 };
+enum { SEEDS = KR_EFFORT(6000, 2000) };
 
 static struct kr_typemap *bytes(uint64_t length)
 {
