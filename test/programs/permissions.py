@@ -24,9 +24,11 @@ def opened(path, flags):
 
 def written(path, flags):
     fd = os.open(path, flags)
-    os.write(fd, b'more')
-    os.ftruncate(fd, 3)
-    os.close(fd)
+    try:
+        os.write(fd, b'more')
+        os.ftruncate(fd, 3)
+    finally:
+        os.close(fd)
 
 
 def set_acl(path):
@@ -142,22 +144,41 @@ def make(root, mode, directory, owner=OWNER):
     return path
 
 
+def become(uid, gid, groups):
+    """With root as the saved user, so that the process can come back: its rights are those of UID, GID and GROUPS."""
+    os.setresuid(-1, 0, -1)
+    os.setgroups(groups)
+    os.setresgid(gid, gid, 0)
+    os.setresuid(uid, uid, 0)
+
+
 def attempt(path, operation, caller):
-    """The errno, of a child that has become CALLER."""
-    uid, gid, groups = CALLERS[caller]
+    """The errno that CALLER gets."""
+    if operation is FILE['execute']:
+        return attempt_in_child(path, operation, caller)
+    become(*CALLERS[caller])
+    os.umask(0o022)
+    try:
+        operation(path)
+        return 0
+    except OSError as error:
+        return error.errno
+    finally:
+        os.umask(0)
+        become(*CALLERS['root'])
+
+
+def attempt_in_child(path, operation, caller):
+    """For what does not come back."""
     pid = os.fork()
     if pid == 0:
-        os.setgroups(groups)
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-        os.umask(0o022)
         try:
+            become(*CALLERS[caller])
             operation(path)
         except OSError as error:
             os._exit(error.errno)
-        except BaseException:
+        finally:
             os._exit(255)
-        os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
