@@ -31,13 +31,20 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 skip() { echo "SKIPPED: $*"; exit 77; }
 note() { echo "-- $*"; }
 
-# until_ok SECONDS WHAT COMMAND...: repeats a check until it holds, less often after half a second.
+# pause SECONDS: without a process, as there are many; nobody writes to the fifo.
+pause() {
+	[ -p "$WORK/.nothing" ] || mkfifo "$WORK/.nothing" || fail "no fifo"
+	read -r -t "$1" <>"$WORK/.nothing" || :
+}
+
+# until_ok SECONDS WHAT COMMAND...: repeats a check until it holds, ever less often.
 until_ok() {
-	local limit=$(($1 * SLOW)) what=$2 start=$SECONDS checks=0
+	local limit=$(($1 * SLOW)) what=$2 start=$SECONDS checks=0 pauses=(0.05 0.2 0.4)
 	shift 2
 	until "$@" >/dev/null 2>&1; do
 		[ $((SECONDS - start)) -lt "$limit" ] || { echo "not within $limit s: $what" >&2; return 1; }
-		sleep $((checks++ < 10 ? 5 : 20))e-2
+		pause "${pauses[checks < 10 ? 0 : checks < 30 ? 1 : 2]}"
+		checks=$((checks + 1))
 	done
 }
 
@@ -50,14 +57,21 @@ gone() { ! alive "$1"; }
 
 # host NAME ADDRESS: one more host on the bridge.
 host() {
-	local name=$1 address=$2 pid
-	unshare --net --uts --mount --propagation private sh -c "hostname $name; exec sleep 1000000" </dev/null >/dev/null 2>&1 &
-	pid=$!
-	until_ok 10 "name of $name" sh -c "[ \"\$(nsenter -t $pid -u hostname)\" = $name ]" || fail "no host name $name"
-	KEEPER[$name]=$pid
-	ip link add "v-$name" type veth peer name eth0 netns "$pid" || fail "veth for $name"
-	ip link set "v-$name" master br0 up
-	nsenter -t "$pid" -n sh -c "ip link set lo up; ip addr add $address/16 dev eth0; ip link set eth0 up"
+	local name=$1 address=$2 up said
+	exec {up}< <(exec unshare --net --uts --mount --propagation private \
+		sh -c "hostname $name && echo up && exec sleep 1000000" </dev/null 2>/dev/null)
+	KEEPER[$name]=$!
+	read -r said <&"$up" && [ "$said" = up ] || fail "no host $name"
+	exec {up}<&-
+	ip -batch - <<-END || fail "no link of $name"
+		link add v-$name type veth peer name eth0 netns ${KEEPER[$name]}
+		link set v-$name master br0 up
+	END
+	nsenter -t "${KEEPER[$name]}" -n ip -batch - <<-END || fail "no address of $name"
+		link set lo up
+		addr add $address/16 dev eth0
+		link set eth0 up
+	END
 	[ "$RATE" = none ] || limit "$name" "$RATE"
 }
 
@@ -94,29 +108,34 @@ heal_link() { ip link set "v-$1" up; }
 cluster() {
 	RATE=${2:-none}
 	NODES=$1
-	ip link set lo up
-	ip link add br0 type bridge || fail "no bridge"
-	ip link set br0 up
+	ip -batch - <<-END || fail "no bridge"
+		link set lo up
+		link add br0 type bridge
+		link set br0 up
+	END
 	mkdir -p "$EXPORT" /run/kairan
 	# What is written down there goes by devices' numbers, which the kernel gives to mounts of other cases, too.
 	mount -t tmpfs -o mode=755 kairan /run/kairan || fail "no /run/kairan of its own"
 	host server $SERVER_ADDRESS
-	local i
-	for i in $(seq "$NODES"); do
+	local i places=()
+	for ((i = 1; i <= NODES; i++)); do
 		host "node$i" "10.77.1.$i"
-		mkdir -p "$WORK/node$i/mnt" "$WORK/node$i/local"
+		places+=("$WORK/node$i/mnt" "$WORK/node$i/local")
 	done
+	[ "$NODES" = 0 ] || mkdir -p "${places[@]}"
 }
 
+# says_ready LOG LINES: after its first LINES.
+says_ready() { local said; mapfile -s "$2" said <"$1" && [[ ${said[*]} == *ready* ]]; }
 # server_start [OPTION...]: kairand on the server host, returns when it is ready.
 server_start() {
-	local lines=0
-	[ ! -f "$WORK/kairand.log" ] || lines=$(wc -l <"$WORK/kairand.log")
+	local lines=()
+	[ ! -f "$WORK/kairand.log" ] || mapfile lines <"$WORK/kairand.log"
 	# shellcheck disable=SC2086
 	nsenter -t "${KEEPER[server]}" -n -u -m -- "$B/server/kairand" --listen 0.0.0.0:$PORT --insecure --state "$WORK/state" \
 		${LEASE:+--lease "${LEASE}s"} $KAIRAND_OPTIONS "$@" "$EXPORT" </dev/null >>"$WORK/kairand.log" 2>&1 &
 	DAEMON[server]=$!
-	until_ok 30 "kairand ready" sh -c "tail -n +$((lines + 1)) '$WORK/kairand.log' | grep -q 'ready'" ||
+	until_ok 30 "kairand ready" says_ready "$WORK/kairand.log" ${#lines[@]} ||
 		{ tail -5 "$WORK/kairand.log" >&2; fail "kairand did not start"; }
 }
 # killed NAME: kill -9, of a daemon that has not crashed before (by a signal of its own, or as sanitizers end it).
@@ -146,8 +165,11 @@ lender_start() {
 lender_stop() { kill -TERM "${DAEMON[lender]}"; wait "${DAEMON[lender]}"; }
 
 mounted_or_gone() {
+	local mounts at
 	gone "${DAEMON[node$1]}" && return
-	on "node$1" grep -q " $(mnt "$1") fuse.kairanfs" /proc/mounts && on "node$1" timeout -s KILL 5 stat "$(mnt "$1")/."
+	at=$(mnt "$1")
+	mapfile mounts <"/proc/${KEEPER[node$1]}/mounts"
+	[[ ${mounts[*]} == *" $at fuse.kairanfs"* ]] && on "node$1" timeout -s KILL 5 stat "$at/."
 }
 # mount_start I [OPTION,...]: kairanfs on node I, in the foreground of a background job so that its pid is known.
 mount_start() {
@@ -162,7 +184,7 @@ mount_start() {
 	until_ok 30 "mount of node$i" mounted_or_gone "$i" || { tail -5 "$log" >&2; fail "node$i did not mount"; }
 	alive "${DAEMON[node$i]}" || { tail -5 "$log" >&2; fail "kairanfs on node$i ended"; }
 }
-mounts_start() { local i; for i in $(seq "$NODES"); do mount_start "$i" "${1:-}"; done; }
+mounts_start() { local i; for ((i = 1; i <= NODES; i++)); do mount_start "$i" "${1:-}"; done; }
 
 # mount_kill I: kill -9 and clean the dead mount up, as an epilogue would.
 mount_kill() {
