@@ -200,9 +200,13 @@ class Judge:
     def judge_appended(self, name, data):
         """What is there in the end."""
         found, wrong = layout.records(data)
-        for text in wrong:
-            self.problem("appends", "%s: %s" % (name, text))
         there = collections.Counter(record[:3] for record in found)
+        lost = [record for (file, *record), (key, _) in self.appends.items()
+                if file == name and key in self.lost and tuple(record) not in there]
+        for text, between in wrong:
+            # Unsynced bytes of a node that went with the server: ext4 may have kept the size that they had made.
+            if any(between) or not lost:
+                self.problem("appends", "%s: %s" % (name, text))
         for record, times in there.items():
             if times > 1 or (name, *record) not in self.appends:
                 self.problem("appends", "%s: node %d thread %d number %d is there %d times" % (name, *record, times))

@@ -42,7 +42,7 @@ def read_whole(path):
 
 
 def records(data):
-    """(node * 1000 + life, thread, number, end) of each record of an append file, and what else is between them."""
+    """(node * 1000 + life, thread, number, end) of each record of an append file, and what is between them: a text and the bytes."""
     found, wrong, at = [], [], 0
     while at < len(data):
         head = data[at : at + place.RECORD.size]
@@ -53,11 +53,13 @@ def records(data):
                 at += len(whole)
                 found.append((node, thread, number, at))
                 continue
-            wrong.append("the record at %d, of node %d thread %d number %d, is damaged" % (at, node, thread, number))
+            text = "the record at %d, of node %d thread %d number %d, is damaged" % (at, node, thread, number)
         else:
-            wrong.append("no record at %d of %d: %r" % (at, len(data), data[at : at + 24]))
+            text = "no record at %d of %d: %r" % (at, len(data), data[at : at + 24])
         following = data.find(place.MAGIC, at + 1)
-        at = following if following > 0 else len(data)
+        following = following if following > 0 else len(data)
+        wrong.append((text, data[at:following]))
+        at = following
     return found, wrong
 
 
