@@ -234,7 +234,8 @@ static void write_carried(int fd, uint32_t length)
 {
 	struct kr_frame_header header = {
 		.type = KR_MSG_EXTENT, .flags = KR_FRAME_ONEWAY | KR_FRAME_CARRIED, .data_length = length};
-	struct kr_extent_request extent = {.checksum = kr_checksum("", length)};
+	static const uint8_t zeros[KR_BLOCK_SIZE];
+	struct kr_extent_request extent = {.checksum = kr_checksum(zeros, length)};
 	struct kr_writer w;
 	uint8_t bytes[KR_FRAME_HEADER];
 
