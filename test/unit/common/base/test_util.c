@@ -119,11 +119,11 @@ static void a_file_of_any_size_up_to_the_limit_is_read_whole(void **state)
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		size_t length = 1, limits[] = {sizes[i], sizes[i] + 1, SIZE_MAX - 1};
 
-		assert_int_equal(kr_write_file(dirfd_, "sized", written, sizes[i], 0600), 0);
+		assert_int_equal(kr_write_file(dirfd_, "a", written, sizes[i], 0600), 0);
 		for (size_t j = 0; j < sizeof(limits) / sizeof(*limits); j++) {
 			char *text;
 
-			assert_int_equal(kr_read_file(dirfd_, "sized", limits[j], &text, &length), 0);
+			assert_int_equal(kr_read_file(dirfd_, "a", limits[j], &text, &length), 0);
 			assert_int_equal(length, sizes[i]);
 			assert_memory_equal(text, written, length);
 			assert_int_equal(text[length], '\0');
@@ -132,7 +132,7 @@ static void a_file_of_any_size_up_to_the_limit_is_read_whole(void **state)
 		if (sizes[i] > 0) {
 			char *text = NULL;
 
-			assert_int_equal(kr_read_file(dirfd_, "sized", sizes[i] - 1, &text, NULL), -EFBIG);
+			assert_int_equal(kr_read_file(dirfd_, "a", sizes[i] - 1, &text, NULL), -EFBIG);
 			assert_null(text);
 		}
 	}
