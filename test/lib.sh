@@ -31,7 +31,7 @@ fail() { echo "FAILED: $*" >&2; exit 1; }
 skip() { echo "SKIPPED: $*"; exit 77; }
 note() { echo "-- $*"; }
 
-# pause SECONDS: without a process, as there are many; nobody writes to the fifo.
+# pause SECONDS: waits, and starts no process for it as sleep(1) would; nothing writes to the fifo.
 pause() {
 	[ -p "$WORK/.nothing" ] || mkfifo "$WORK/.nothing" || fail "no fifo"
 	read -r -t "$1" <>"$WORK/.nothing" || :
@@ -125,17 +125,17 @@ cluster() {
 	[ "$NODES" = 0 ] || mkdir -p "${places[@]}"
 }
 
-# says_ready LOG LINES: after its first LINES.
-says_ready() { local said; mapfile -s "$2" said <"$1" && [[ ${said[*]} == *ready* ]]; }
+# ready_again LOG COUNT: a daemon has said more than COUNT times that it is ready.
+ready_again() { [ "$(grep -sc ': ready' "$1")" -gt "$2" ]; }
 # server_start [OPTION...]: kairand on the server host, returns when it is ready.
 server_start() {
-	local lines=()
-	[ ! -f "$WORK/kairand.log" ] || mapfile lines <"$WORK/kairand.log"
+	local before
+	before=$(grep -sc ': ready' "$WORK/kairand.log")
 	# shellcheck disable=SC2086
 	nsenter -t "${KEEPER[server]}" -n -u -m -- "$B/server/kairand" --listen 0.0.0.0:$PORT --insecure --state "$WORK/state" \
 		${LEASE:+--lease "${LEASE}s"} $KAIRAND_OPTIONS "$@" "$EXPORT" </dev/null >>"$WORK/kairand.log" 2>&1 &
 	DAEMON[server]=$!
-	until_ok 30 "kairand ready" says_ready "$WORK/kairand.log" ${#lines[@]} ||
+	until_ok 30 "kairand ready" ready_again "$WORK/kairand.log" "${before:-0}" ||
 		{ tail -5 "$WORK/kairand.log" >&2; fail "kairand did not start"; }
 }
 # killed NAME: kill -9, of a daemon that has not crashed before (by a signal of its own, or as sanitizers end it).
@@ -151,7 +151,6 @@ mnt() { echo "$WORK/node$1/mnt"; }
 # seen_from_here I: node I's mount as a path outside its namespaces.
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$WORK/node$1/mnt"; }
 
-ready_again() { [ "$(grep -c ': ready' "$1")" -gt "$2" ]; }
 # lender_start NAME [OPTION...]: a host lends disk space, in $WORK/NAME/lent.
 lender_start() {
 	local name=$1 log=$WORK/$1/lender.log before
