@@ -19,7 +19,7 @@ gateway_stop() { kill -TERM "${DAEMON[gateway$1]}" && wait "${DAEMON[gateway$1]}
 behind() { echo "10.77.1.$(($1 - 2))"; }
 
 # Bytes that are in the journal only: written, not closed, not synced unless that is said.  The program goes on when $WORK/go-NAME appears:
-# it writes a "!" after TEXT, makes $WORK/wrote-NAME-more if it could, and syncs.
+# it writes a "!" after TEXT, makes $WORK/wrote-NAME-more if that write succeeded, and syncs.
 writer() { # NODE FILE NAME TEXT [synced]
 	nsenter -t "${KEEPER[node$1]}" -n -u -m -- python3 - "$2" "$WORK/go-$3" "$WORK/wrote-$3" "$4" "${@:5}" <<'P' &
 import os, sys, time

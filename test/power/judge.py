@@ -203,9 +203,9 @@ class Judge:
         there = collections.Counter(record[:3] for record in found)
         lost = [record for (file, *record), (key, _) in self.appends.items()
                 if file == name and key in self.lost and tuple(record) not in there]
-        for text, between in wrong:
-            # Unsynced bytes of a node that went with the server: ext4 may have kept the size that they had made.
-            if any(between) or not lost:
+        for text, gap in wrong:
+            # A node that lost its power with the server may leave zeros: ext4 keeps the size that unsynced bytes made.
+            if any(gap) or not lost:
                 self.problem("appends", "%s: %s" % (name, text))
         for record, times in there.items():
             if times > 1 or (name, *record) not in self.appends:

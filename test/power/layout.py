@@ -42,7 +42,7 @@ def read_whole(path):
 
 
 def records(data):
-    """(node * 1000 + life, thread, number, end) of each record of an append file, and what is between them: a text and the bytes."""
+    """(node * 1000 + life, thread, number, end) of each record of an append file; (message, bytes) of each gap."""
     found, wrong, at = [], [], 0
     while at < len(data):
         head = data[at : at + place.RECORD.size]

@@ -36,7 +36,7 @@ says() {
 }
 if [ "$(says allowed)" = 1 ]; then
 	note "the kernel keeps no ACL for long"
-	taken=$(says taken_back) # of the changes before, some may still be to come, and count as well
+	taken=$(says taken_back) # nothing changes any more: from here on only time takes an ACL back
 	on node1 getfacl "$(mnt 1)/changes.0/file" >/dev/null 2>&1
 	is_taken() { [ "$(says taken_back)" -gt "$taken" ]; }
 	until_ok 40 "an ACL taken back" is_taken || fail "$taken taken back, as before"

@@ -224,7 +224,7 @@ static void make_party(void *context)
 	party->port = ntohs(address.sin_port);
 }
 
-/* Zeros of which a page is there when it is used: malloc may fill what it gives and takes (MALLOC_PERTURB_). */
+/* Zeros; pages that the test does not touch take no memory.  calloc and free would fill all (MALLOC_PERTURB_). */
 static uint8_t *new_bytes(void)
 {
 	void *bytes = mmap(NULL, FILE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
