@@ -15,7 +15,7 @@
 #include "server/recovery/executed_log.h"
 #include "server/session/expiry.h"
 #include "server/export/export.h"
-#include "server/export/fid_aliases.h"
+#include "server/base/fid_aliases.h"
 #include "server/leases/file_table.h"
 #include "server/session/hello.h"
 #include "server/session/introduce.h"

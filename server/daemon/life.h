@@ -7,7 +7,7 @@
 #include "common/metrics/metrics_server.h"
 #include "server/base/server.h"
 #include "server/daemon/shutdown.h"
-#include "server/export/doubtful_times.h"
+#include "server/base/doubtful_times.h"
 
 /* The daemon room's part of the server. */
 struct kr_daemon {

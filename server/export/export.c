@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "server/export/doubtful_times.h"
+#include "server/base/doubtful_times.h"
 #include "server/export/export_priv.h"
 #include "server/export/restored_dirs.h"
 #include "server/export/private_dir.h"

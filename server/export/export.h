@@ -30,7 +30,7 @@
 #include <stddef.h>
 
 #include "server/base/fid.h"
-#include "server/export/last_stat.h"
+#include "server/base/last_stat.h"
 
 struct kr_doubts;
 struct kr_export;

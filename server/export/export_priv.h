@@ -10,7 +10,7 @@
 #include "common/base/util.h"
 #include "server/export/cred.h"
 #include "server/export/entry.h"
-#include "server/export/fid_aliases.h"
+#include "server/base/fid_aliases.h"
 #include "server/export/orphans.h"
 #include "server/export/private_dir.h"
 #include "server/export/inode_paths.h"

@@ -12,7 +12,7 @@
 #include "common/base/types.h"
 #include "server/leases/cover.h"
 #include "server/leases/lease_table.h"
-#include "server/export/last_stat.h"
+#include "server/base/last_stat.h"
 
 struct kr_server;
 struct kr_session;

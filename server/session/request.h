@@ -16,7 +16,7 @@
 #include "common/rpc/msg.h"
 #include "common/base/table.h"
 #include "server/export/intent.h"
-#include "server/export/last_stat.h"
+#include "server/base/last_stat.h"
 #include "server/base/brief.h"
 #include "server/session/hooks.h"
 

@@ -1,7 +1,7 @@
 /* Files that a loss of power un-created: made anew, with their identity, unless they can have been removed. */
 #include "test/unit/server/export/export_fixture.h"
 
-#include "server/export/fid_aliases.h"
+#include "server/base/fid_aliases.h"
 
 static int state_dir;
 static const struct kr_time later = {.sec = INT32_MAX}; /* nothing in the directory has been changed since then */

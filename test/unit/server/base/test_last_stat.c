@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "common/base/util.h"
-#include "server/export/last_stat.h"
+#include "server/base/last_stat.h"
 
 enum { TOLD = true, UNTOLD = false };
 #define MS KR_NS_PER_MS

@@ -1,4 +1,4 @@
-#include "server/export/doubtful_times.h"
+#include "server/base/doubtful_times.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

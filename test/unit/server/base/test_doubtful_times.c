@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/util.h"
-#include "server/export/doubtful_times.h"
+#include "server/base/doubtful_times.h"
 #include "test/unit/directory.h"
 
 #define S KR_NS_PER_S

@@ -1,5 +1,5 @@
 /* See fid_aliases.h. */
-#include "server/export/fid_aliases.h"
+#include "server/base/fid_aliases.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "server/export/last_stat.h"
+#include "server/base/last_stat.h"
 
 #include "common/base/util.h"
 
