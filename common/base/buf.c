@@ -2,8 +2,8 @@
  * heap.
  *
  * The header lies in front of the bytes, which are aligned to a cache line.  Those of the registered pool lie apart.
- * Under AddressSanitizer the free list stays empty, so that a use after kr_buf_put shows.  Any thread; `pool.lock`
- * guards the free lists.
+ * Under AddressSanitizer a free block is poisoned, and rests until RESTING others are free, so that a use after
+ * kr_buf_put shows.  Any thread; `pool.lock` guards the free lists.
  */
 #include "common/base/buf.h"
 
@@ -13,6 +13,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 #ifdef KR_XXH_DISPATCH
 #include <xxh_x86dispatch.h> /* the fastest variant that this CPU has: twice as fast with AVX2 */
 #else
@@ -24,11 +27,7 @@
 #include "common/base/util.h"
 
 enum { ALIGNMENT = 64 };
-#ifdef __SANITIZE_ADDRESS__
-enum { FREE_MAX = 0 };
-#else
 enum { FREE_MAX = 256 }; /* 32 MiB */
-#endif
 static_assert(KR_BUF_POOLED_MIN == KR_BLOCK_SIZE / 4, "a quarter of a block");
 enum { HUGE_PAGE = 2 << 20 };
 
@@ -40,8 +39,8 @@ static_assert(sizeof(struct block) <= ALIGNMENT, "the header takes one cache lin
 
 static struct {
 	pthread_mutex_t lock;
-	struct block *free;
-	size_t free_count;
+	struct block *free[FREE_MAX]; /* a ring, from `oldest` */
+	size_t oldest, free_count;
 
 	struct block *registered_free;
 	struct block *headers;   /* of the registered pool, written once */
@@ -50,15 +49,35 @@ static struct {
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static _Atomic size_t bytes_in_use;
 
+#ifdef __SANITIZE_ADDRESS__
+enum { RESTING = 64, OLDEST_FIRST = 1 };
+static void make_usable(void *bytes, bool usable)
+{
+	(usable ? __asan_unpoison_memory_region : __asan_poison_memory_region)(bytes, ALIGNMENT + KR_BLOCK_SIZE);
+}
+#else
+enum { RESTING = 0, OLDEST_FIRST = 0 }; /* the latest is in the processor's cache */
+static void make_usable(const void *bytes, bool usable)
+{
+	(void)bytes, (void)usable;
+}
+#endif
+
 static struct block *take_free_block(void)
 {
 	KR_SCOPED_LOCK(&pool.lock);
-	struct block *block = pool.free;
+	struct block *block;
 
-	if (block) {
-		pool.free = block->next_free;
-		pool.free_count--;
+	if (pool.free_count <= RESTING)
+		return NULL;
+	pool.free_count--;
+	if (OLDEST_FIRST) {
+		block = pool.free[pool.oldest];
+		pool.oldest = (pool.oldest + 1) % FREE_MAX;
+	} else {
+		block = pool.free[pool.free_count];
 	}
+	make_usable(block, true);
 	return block;
 }
 
@@ -66,11 +85,10 @@ static bool keep_free_block(struct block *block)
 {
 	KR_SCOPED_LOCK(&pool.lock);
 
-	if (pool.free_count + 1 > FREE_MAX)
+	if (pool.free_count == FREE_MAX)
 		return false;
-	block->next_free = pool.free;
-	pool.free = block;
-	pool.free_count++;
+	make_usable(block, false);
+	pool.free[(pool.oldest + pool.free_count++) % FREE_MAX] = block;
 	return true;
 }
 

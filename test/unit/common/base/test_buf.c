@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#endif
 
 #include "common/base/buf.h"
 #include "common/base/types.h"
@@ -69,6 +72,24 @@ static void more_blocks_than_the_pool_keeps_are_fine(void **state)
 	}
 	assert_int_equal(kr_buf_bytes_in_use(), 0);
 }
+
+#ifdef __SANITIZE_ADDRESS__
+static void address_sanitizer_sees_a_use_of_a_free_block(void **state)
+{
+	struct kr_buf *freed = kr_buf_new(KR_BLOCK_SIZE), *next;
+	const uint8_t *data = freed->data;
+
+	(void)state;
+	kr_buf_put(freed);
+	next = kr_buf_new(KR_BLOCK_SIZE);
+	assert_ptr_not_equal(next, freed);
+	assert_int_equal(__asan_address_is_poisoned(freed), 1);
+	assert_int_equal(__asan_address_is_poisoned(data), 1);
+	assert_int_equal(__asan_address_is_poisoned(data + KR_BLOCK_SIZE - 1), 1);
+	assert_int_equal(__asan_address_is_poisoned(next->data), 0);
+	kr_buf_put(next);
+}
+#endif
 
 static void an_impossible_size_is_enomem(void **state)
 {
@@ -169,6 +190,9 @@ int main(void)
 		cmocka_unit_test(a_buffer_lives_until_its_last_reference),
 		cmocka_unit_test(every_capacity_can_be_filled),
 		cmocka_unit_test(more_blocks_than_the_pool_keeps_are_fine),
+#ifdef __SANITIZE_ADDRESS__
+		cmocka_unit_test(address_sanitizer_sees_a_use_of_a_free_block),
+#endif
 		cmocka_unit_test(an_impossible_size_is_enomem), cmocka_unit_test(threads_share_the_pool),
 		cmocka_unit_test(the_checksum_is_xxh3),
 		cmocka_unit_test(the_registered_pool_is_used_first_and_taken_back), /* it stays open */
