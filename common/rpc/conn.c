@@ -76,6 +76,8 @@ static void on_handle_closed(uv_handle_t *handle)
 
 void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 {
+	bool drop;
+
 	kr_conn_uncork(conn);
 	if (conn->state == KR_CONN_CLOSING)
 		return;
@@ -83,10 +85,19 @@ void kr_conn_end(struct kr_conn *conn, int err, const char *reason)
 	kr_conn_carrier_close(conn, err);
 	conn->end_err = err;
 	snprintf(conn->end_reason, sizeof(conn->end_reason), "%s", reason);
-	uv_close(&conn->handle, on_handle_closed);
+	/* Else the kernel would go on to send what it has, also when the peer's link comes back much later. */
+	drop = conn->handle.type == UV_TCP && (conn->reset || err == -ETIMEDOUT);
+	if (!drop || uv_tcp_close_reset(&conn->tcp, on_handle_closed) < 0)
+		uv_close(&conn->handle, on_handle_closed);
 	uv_close((uv_handle_t *)&conn->watch, on_handle_closed);
 	uv_close((uv_handle_t *)&conn->kick, on_handle_closed);
 	uv_close((uv_handle_t *)&conn->cork, on_handle_closed);
+}
+
+void kr_conn_reset(struct kr_conn *conn)
+{
+	conn->reset = true;
+	kr_conn_end(conn, 0, "closed");
 }
 
 void kr_conn_close(struct kr_conn *conn, bool flush)

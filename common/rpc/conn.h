@@ -136,6 +136,9 @@ void kr_conn_resume(struct kr_conn *conn);
  * for as long as the peer takes some of it every 10 s.  Nothing is delivered any more but the end of requests and
  * on_closed. */
 void kr_conn_close(struct kr_conn *conn, bool flush);
+/* Closes the connection, and the kernel drops what the peer has not got, so that nothing of it arrives later.  So does
+ * the end of a connection whose peer is silent. */
+void kr_conn_reset(struct kr_conn *conn);
 /* Bytes received and sent so far, for status. */
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent);
 /* The shortest round trip that the kernel has seen, in microseconds; 0: not known, or no TCP. */

@@ -89,6 +89,7 @@ struct kr_conn {
 	struct sockaddr_storage remote;
 
 	bool connected;
+	bool reset; /* kr_conn_reset ends it */
 	uint16_t reply_flags; /* of the reply under delivery */
 	uv_shutdown_t shutdown_request;
 	uv_connect_t connect_request;

@@ -164,7 +164,7 @@ void kr_rpc_reset(struct kr_rpc *rpc, const char *reason)
 		return;
 	kr_log_debug("closing the connection to the server: %s", reason);
 	rpc->reset_reason = reason;
-	kr_conn_close(rpc->conn, false);
+	kr_conn_reset(rpc->conn);
 }
 
 /* A request outside the queue. */

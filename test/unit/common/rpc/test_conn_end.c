@@ -58,6 +58,61 @@ static void closing_while_sending_drops_the_rest(void **state)
 	assert_true(server.extents < 200);
 }
 
+/* Whether the kernel goes on to send from this port. */
+static bool kernel_sends_from(unsigned port)
+{
+	FILE *file = fopen("/proc/net/tcp", "r");
+	char line[512];
+	bool found = false;
+
+	assert_non_null(file);
+	while (fgets(line, sizeof(line), file)) {
+		unsigned local, queue;
+
+		if (sscanf(line, " %*u: %*x:%x %*x:%*x %*x %x:", &local, &queue) == 2 && local == port && queue > 0)
+			found = true;
+	}
+	fclose(file);
+	return found;
+}
+
+/* The client's port, when its kernel has more than the server's takes. */
+static unsigned fill_the_kernel(void)
+{
+	const char *port;
+
+	connect_both();
+	kr_conn_pause(server.conn);
+	for (uint64_t i = 0; i < 200; i++)
+		send_extent(&client, i, KR_BLOCK_SIZE, 1);
+	run_a_little();
+	port = strrchr(kr_conn_peer(server.conn), ':');
+	assert_non_null(port);
+	return (unsigned)atoi(port + 1);
+}
+
+static void a_reset_leaves_nothing_to_arrive_later(void **state)
+{
+	unsigned port = fill_the_kernel();
+
+	(void)state;
+	kr_conn_close(client.conn, false);
+	RUN_UNTIL(client.closed);
+	assert_true(kernel_sends_from(port));
+	kr_conn_close(server.conn, false);
+	RUN_UNTIL(server.closed);
+
+	port = fill_the_kernel();
+	assert_true(kernel_sends_from(port));
+	kr_conn_reset(client.conn);
+	RUN_UNTIL(client.closed == 2);
+	assert_int_equal(client.err, 0);
+	assert_false(kernel_sends_from(port));
+	kr_conn_resume(server.conn);
+	RUN_UNTIL(server.closed == 2);
+	assert_int_equal(server.err, -ECONNRESET);
+}
+
 static void closing_before_the_connection_stands_is_safe(void **state)
 {
 	struct answers answers = {0};
@@ -217,6 +272,7 @@ int main(void)
 		TEST(closing_with_flush_sends_what_is_queued),
 		TEST(a_flush_survives_what_the_peer_still_sends),
 		TEST(closing_while_sending_drops_the_rest),
+		TEST(a_reset_leaves_nothing_to_arrive_later),
 		TEST(closing_before_the_connection_stands_is_safe),
 		TEST(unanswered_requests_end_before_the_connection),
 		TEST(closing_inside_a_frame_ends_delivery),
