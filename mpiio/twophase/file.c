@@ -212,8 +212,7 @@ static bool may_be_ours(const char *name, int amode, struct kr_mount **ret_mount
 	err = kr_mount_open(name, open_flags(amode), ret_mount);
 	if (err < 0) {
 		if (err != -ENXIO && (mode == MODE_FORCE || kr_mount_maybe(name)))
-			fprintf(stderr, "libkairan-mpiio: %s, though the MPI library could: the file is left to it\n",
-				kr_fail_reason());
+			fprintf(stderr, "libkairan-mpiio: %s: the file is left to the MPI library\n", kr_fail_reason());
 		return false;
 	}
 	return mode == MODE_FORCE || kr_mount_info(*ret_mount);
