@@ -120,8 +120,8 @@ void kr_rpc_set_session(struct kr_rpc *rpc, uint64_t session);
  * A disconnect closes both. */
 void kr_rpc_open_answers(struct kr_rpc *rpc);
 void kr_rpc_open(struct kr_rpc *rpc);
-/* Drops the connection (the server is silent) and reconnects.  No HELLO that the server has not got yet arrives behind a
- * later one, where it would end the session that the node uses. */
+/* Drops the connection (the server is silent) and reconnects.  No HELLO that the server has not got yet arrives behind
+ * a later one, where it would end the session that the node uses. */
 void kr_rpc_reset(struct kr_rpc *rpc, const char *reason);
 /* When the last frame of the server came (kr_clock_ns), 0: never. */
 uint64_t kr_rpc_heard_ns(const struct kr_rpc *rpc);
