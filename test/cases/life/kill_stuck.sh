@@ -33,12 +33,13 @@ ended_or_stuck() { ended "$1" || is_stuck "$1"; }
 # change: something else is in the file; the daemon of node 1, which cannot answer, is waited for in vain.
 change() { on node2 timeout -s KILL 1 sh -c "printf $1 | dd of=$(mnt 2)/read bs=1 seek=$(($1 * 4096)) conv=notrunc status=none" 2>/dev/null; }
 # stick: the daemon of node 1 is killed, and stays.  Before it drops pages it waits for the program to read some of them again.  The
-# program may do so too late: then once more.
+# program may do so too late: then once more.  The server takes the node after a recall without an answer when the lease time is over:
+# so mounts wait longer than that (connect_timeout).
 stick() {
 	local attempt number
 	for attempt in 1 2 3 4 5 6 7 8; do
 		[ $SECONDS -lt 120 ] || break # the whole suite waits for this case
-		KR_FAULT=notify.tell:delay-500,recall.through:delay-20000:1 mount_start 1 close=async,flush_age=600
+		KR_FAULT=notify.tell:delay-500,recall.through:delay-20000:1 mount_start 1 close=async,flush_age=600,connect_timeout=60
 		echo kept >"$(seen_from_here 1)/kept"
 		on node1 python3 "$TOP/test/programs/pages.py" "$M/read" >/dev/null 2>&1 &
 		for number in 1 2 3 4 5 6 7 8 9 10; do
@@ -57,7 +58,7 @@ stick() {
 unstuck() {
 	until_ok 60 "its end" ended "${DAEMON[node1]}" || fail "$1 does not end what is left of the daemon"
 	! on node1 grep -q " $M fuse" /proc/mounts || fail "$1 leaves the mount"
-	mount_start 1
+	mount_start 1 connect_timeout=60
 	until_ok 60 "what was written" grep -qx kept "$EXPORT/kept" || fail "kept: $(cat "$EXPORT/kept")"
 	mount_stop 1 || fail "exit status of the daemon"
 	rm "$EXPORT/kept"
