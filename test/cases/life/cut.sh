@@ -1,4 +1,5 @@
-# A link cut and healed: operations wait, programs notice nothing; a signal ends a waiting one; soft mounts give up.
+# A link cut and healed: operations wait, programs notice nothing; a signal ends a waiting one; soft mounts give up.  A connection that
+# is given up is reset.
 . "$TOP/test/lib.sh"
 cluster 2
 server_start
@@ -30,4 +31,12 @@ grep -qi "timed out" "$WORK/soft" || fail "soft mount: $(cat "$WORK/soft")"
 [ $((SECONDS - start)) -lt $((20 * SLOW)) ] || fail "soft mount waited $((SECONDS - start)) s"
 heal_link node2
 until_ok 30 "node 2 goes on" on node2 stat "$(mnt 2)/file" || fail "node 2 does not go on"
+cut_link node1
+gives_up() { grep -q "lost: the server is silent" "$WORK/node1/log"; }
+until_ok 60 "node 1 gives its connection up" gives_up || fail "it does not: $(tail -3 "$WORK/node1/log")"
+# What the kernel sent on, when the link is back, could arrive behind the next connection's HELLO. State 04 is FIN_WAIT1.
+sends_on=$(on node1 awk '$4 == "04" && $5 !~ /^00000000:/' /proc/net/tcp)
+[ -z "$sends_on" ] || fail "the kernel goes on to send on it: $sends_on"
+heal_link node1
+until_ok 30 "node 1 goes on" on node1 stat "$(mnt 1)/file" || fail "node 1 does not go on after its lease time"
 finish
