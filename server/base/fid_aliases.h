@@ -1,8 +1,10 @@
-/* Files that a loss of power un-created, and that the server has made anew (restore.c): they keep their identity.
+/* Files that a loss of power un-created, and that the server has made anew (export/restore.c): they keep their
+ * identity.
  *
  * The nodes' inodes, leases, locks, journals and requests go by the file's first identity (the alias).  The kernel
- * knows the new file by another one (the real identity).  INVARIANT: outside entry.c no real identity of such a file
- * exists.  entry.c looks up the real one when it opens a file, and the alias when it tells which file it has met.
+ * knows the new file by another one (the real identity).  INVARIANT: outside export/entry.c no real identity of such
+ * a file exists.  entry.c looks up the real one when it opens a file, and the alias when it tells which file it has
+ * met.
  *
  * An alias is on the disk before the file that it stands for has a name.  It lives as long as that file: each start
  * drops those whose file is gone, and the restored file can itself be un-created and made anew.
