@@ -61,7 +61,7 @@ class History:
         self.sizes = {f: [] for f in range(files)}
         self.stats = []
         self.files, self.problems, self.counter, self.lock = files, [], 1, threading.Lock()
-        self.enough = False
+        self.enough = False  # the threads end
         now = time.monotonic()
         for register in self.cells.values():
             register.writes[0] = Event(now, now, 0)
@@ -181,11 +181,11 @@ class History:
     def run(self, seconds, threads):
         for f in range(self.files):
             os.close(os.open(self.path(0, f), os.O_CREAT | os.O_RDWR, 0o644))
+        self.enough, begun = not seconds, time.monotonic()
         running = [threading.Thread(target=self.thread, args=(m, t), daemon=True)
             for m in range(len(self.mounts)) for t in range(threads)]
         for thread in running:
             thread.start()
-        begun = time.monotonic()
         time.sleep(seconds)
         while any(self.little_read()) and any(t.is_alive() for t in running) and time.monotonic() < begun + 10 * seconds:
             time.sleep(0.2)
