@@ -77,6 +77,7 @@ static void on_reply(void *context, int err, const void *message, struct kr_buf 
 		return;
 	ask->probe->answered_ns = kr_clock_real_ns();
 	ask->probe->answer = ask->text.length;
+	ask->probe->rtt_us = kr_conn_rtt_us(ask->conn);
 	finish(ask, 0, "");
 }
 

@@ -35,6 +35,7 @@ struct kr_probe {
 	/* Results: by this machine's clock, when the request was sent and when the answer had come; its bytes. */
 	uint64_t sent_ns, answered_ns;
 	size_t answer;
+	uint64_t rtt_us; /* the connection's shortest round trip; 0: not known */
 	bool begun; /* that answer without an end has */
 };
 /* As kr_ask_server. -ETIMEDOUT: no answer within timeout_ms. */

@@ -24,6 +24,7 @@
 /* A request of PADDING bytes makes packets that no link of 1500 bytes takes, if this end is set to more.  Segments of
  * SMALL bytes pass wherever IPv6 may. */
 enum { PADDING = 4000, SMALL = 1200, FULL_SEGMENT = 1500, ANSWER_MS = 3000, CONNECT_MS = 2000 };
+enum { GIGABIT = 120000000 /* bytes per second */ };
 enum { LEAST_FREE = 8 << 20 };
 enum { CLOCK_MS = 1000, AT_ONCE = 64, NAMED = 4 };
 
@@ -64,6 +65,25 @@ static int ask_in_both_sizes(struct kr_findings *findings, const char *host, con
 			SMALL);
 	json_decref(second);
 	return 0;
+}
+
+/* A flush goes over one connection, and half of its send buffer holds bytes under way. */
+static void check_round_trip(struct kr_findings *findings, uint64_t rtt_us)
+{
+	FILE *file = fopen("/proc/sys/net/ipv4/tcp_wmem", "re");
+	unsigned long long most = 0, rate;
+	bool known = file && fscanf(file, "%*u %*u %llu", &most) == 1;
+
+	if (file)
+		fclose(file);
+	if (!known || rtt_us == 0)
+		return;
+	rate = most / 2 * 1000000 / rtt_us;
+	if (rate < GIGABIT)
+		kr_findings_add(findings, KR_FINDING_WARNING, "round trip",
+			"sysctl net.ipv4.tcp_wmem=\"4096 131072 33554432\" on nodes with such a link, and tcp_rmem on the server",
+			"%.0f ms to the server: the kernel's limit for send buffers lets a flush carry %s/s at most",
+			(double)rtt_us / 1000, kr_bytes_text((json_int_t)rate));
 }
 
 /* The server's clock showed a time between SENT and ANSWERED. */
@@ -281,6 +301,7 @@ void kr_doctor_server(
 	else
 		kr_findings_add(findings, KR_FINDING_PROBLEM, "server", "see what it says",
 			"a node is missing, bytes were refused, or requests wait: kairan status %s", host);
+	check_round_trip(findings, probe.rtt_us);
 	check_clock(findings, &probe, status);
 	check_ring_ports(findings, json_object_get(status, "nodes"), node);
 	if (is_this_machine(host))

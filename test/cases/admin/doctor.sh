@@ -222,4 +222,13 @@ chmod 600 "$WORK/key"
 trouble 1 PROBLEM server 'wants a key' node1 "$K" doctor $SERVER_ADDRESS
 doctor node1 "$K" doctor --key "$WORK/key" $SERVER_ADDRESS
 [ $CODE = 0 ] || fail "$(cat "$WORK/said")"
+
+if [ -c /dev/net/tun ]; then
+	note "a link with a long round trip"
+	long_link 1 1000 20 0
+	trouble 0 warning 'round trip' '4[0-9] ms to the server: .* [45][0-9].* MiB/s' node1 "$K" doctor --key "$WORK/key" $SERVER_ADDRESS
+	on node1 sh -c 'echo 4096 131072 33554432 >/proc/sys/net/ipv4/tcp_wmem' || fail "no larger send buffers"
+	doctor node1 "$K" doctor --key "$WORK/key" $SERVER_ADDRESS
+	! grep -q 'round trip' "$WORK/said" || fail "send buffers for 400 MB/s: $(cat "$WORK/said")"
+fi
 finish
