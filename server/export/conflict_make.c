@@ -214,18 +214,21 @@ static int locate(
 	struct kr_export *export, const struct kr_fid *fid, const struct locate *hint, struct locate *ret_place)
 {
 	KR_AUTO_FD int fd = -1;
+	struct kr_identity inode;
 	struct kr_attr attr;
 	int r = kr_entry_open(export, fid, &fd);
 
 	if (r == 0)
 		r = kr_entry_attr(export, fd, fid, &attr);
+	if (r == 0)
+		r = kr_entry_inode(fd, &inode);
 	if (r < 0)
 		return r;
 	if (attr.nlink == 0) /* an orphan */
 		return kr_fail(-ESTALE, "the file has no name any more");
 	if (is_at(export, hint, fid, ret_place) || is_known_to_kernel(export, fd, fid, ret_place) ||
-		(hint->parent.length && search_from(export, &hint->parent, fid, (ino_t)attr.ino, 0, ret_place)) ||
-		search_from(export, &export->root, fid, (ino_t)attr.ino, SEARCH_DEPTH, ret_place))
+		(hint->parent.length && search_from(export, &hint->parent, fid, (ino_t)inode.ino, 0, ret_place)) ||
+		search_from(export, &export->root, fid, (ino_t)inode.ino, SEARCH_DEPTH, ret_place))
 		return 0;
 	return kr_fail(-ENOENT, "the file was not found under any name");
 }

@@ -6,7 +6,9 @@
 #include <time.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "server/export/export_priv.h"
@@ -367,6 +369,24 @@ void kr_entry_forget(
 		kr_inode_paths_forget(export->inode_paths, &file, &in, name, others);
 }
 
+uint64_t kr_entry_volume(int fd)
+{
+	struct statfs fs;
+	uint64_t volume = 0;
+
+	_Static_assert(sizeof(fs.f_fsid) == sizeof(volume), "f_fsid has 64 bits");
+	if (fstatfs(fd, &fs) == 0)
+		memcpy(&volume, &fs.f_fsid, sizeof(volume));
+	return volume;
+}
+
+uint64_t kr_entry_numbering(const struct kr_export *export, int fd, dev_t dev)
+{
+	uint64_t volume = dev == export->root_dev ? export->root_volume : kr_entry_volume(fd);
+
+	return volume == export->root_volume ? 0 : kr_hash_u64(volume);
+}
+
 int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr)
 {
 	struct kr_attr attr;
@@ -378,7 +398,7 @@ int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, st
 	if (stx.stx_nlink == 0 && !kr_orphans_keeps_open(export->orphans, fid))
 		return kr_fail(-ESTALE, "the file has been removed");
 	attr = (struct kr_attr){
-		.ino = stx.stx_ino,
+		.ino = stx.stx_ino ^ kr_entry_numbering(export, fd, makedev(stx.stx_dev_major, stx.stx_dev_minor)),
 		.mode = stx.stx_mode,
 		.nlink = stx.stx_nlink,
 		.uid = stx.stx_uid,

@@ -41,6 +41,11 @@ int kr_entry_identify(
 /* FID has lost NAME in PARENT; OTHERS: it has further names. */
 void kr_entry_forget(
 	struct kr_export *export, const struct kr_fid *fid, const struct kr_fid *parent, const char *name, bool others);
+/* What distinguishes the subvolume of FD from others of its filesystem, also after a restart; 0: not known. */
+uint64_t kr_entry_volume(int fd);
+/* The inode numbers that nodes see of the subvolume of FD, whose st_dev is DEV, are the kernel's XOR this.  Subvolumes
+ * of btrfs number their files alike.  Programs would take a directory with the number of one above it for a loop. */
+uint64_t kr_entry_numbering(const struct kr_export *export, int fd, dev_t dev);
 int kr_entry_attr(struct kr_export *export, int fd, const struct kr_fid *fid, struct kr_attr *ret_attr);
 /* child, identify and attr in one. */
 int kr_entry_meet(struct kr_export *export, int dirfd, const struct kr_fid *parent, const char *name,

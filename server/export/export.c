@@ -196,12 +196,18 @@ static uint64_t probe_file_max(int private_fd)
 
 static int open_root(struct kr_export *export, const char *path)
 {
+	struct stat root;
+
 	export->path = realpath(path, NULL);
 	if (!export->path)
 		return kr_fail_errno(-errno, "cannot export %s", path);
 	export->root_fd = open(export->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (export->root_fd < 0)
 		return kr_fail_errno(-errno, "cannot export %s", path);
+	if (fstat(export->root_fd, &root) < 0)
+		return kr_fail_errno(-errno, "cannot export %s", path);
+	export->root_dev = root.st_dev;
+	export->root_volume = kr_entry_volume(export->root_fd);
 	export->is_fuse = kr_is_fuse(export->root_fd);
 	export->proc_fd = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (export->proc_fd < 0)

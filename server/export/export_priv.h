@@ -22,6 +22,8 @@ struct kr_export {
 	char *path; /* absolute, to see whether the export is still there */
 	uint8_t secret[KR_FID_SECRET];
 	int root_fd, proc_fd; /* proc_fd: /proc/self/fd */
+	dev_t root_dev;
+	uint64_t root_volume; /* kr_entry_volume */
 	char private_name[KR_PRIVATE_NAME_MAX];
 	int private_fd;      /* -1: it could not be made (private_dir.h) */
 	bool read_only;      /* by its filesystem */

@@ -409,8 +409,8 @@ static bool has_other_names(int fd)
 	return fstatat(fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_nlink > 1;
 }
 
-/* The filesystem has no room for a link, nor for a rename: btrfs has a reserve for unlink only. The descriptor FD,
- * doubled, keeps the file until the server ends. A file with other names needs no keeping. ERR if that cannot be. */
+/* The filesystem has no room for a link, nor for a rename: btrfs has a reserve for unlink only. Or the file lies in a
+ * btrfs subvolume of its own, which neither leaves. The descriptor FD, doubled, keeps the file until the server ends. A file with other names needs no keeping. ERR if that cannot be. */
 static int keep_open(struct kr_orphans *orphans, int fd, struct kr_removal *removal, int err)
 {
 	int kept_fd;
@@ -444,7 +444,7 @@ static int keep(struct kr_orphans *orphans, int fd, struct kr_removal *removal, 
 		/* The filesystem has no hard links. */
 		r = renameat2(removal->dirfd, removal->name, orphans->fd, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
 		removal->moved = r == 0;
-	} else if (r == -ENOSPC || r == -EDQUOT) {
+	} else if (r == -ENOSPC || r == -EDQUOT || r == -EXDEV) {
 		r = keep_open(orphans, fd, removal, r);
 	}
 	if (r < 0)

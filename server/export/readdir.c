@@ -2,6 +2,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ struct listing {
 	const struct kr_export *root; /* if its root is listed, else NULL */
 	uint8_t *bytes;
 	size_t length;
+	uint64_t numbering; /* kr_entry_numbering */
 };
 
 static void put_u64(uint8_t *bytes, uint64_t value)
@@ -54,7 +56,7 @@ static void recode(struct listing *listing, const uint8_t *kernel, size_t length
 
 	for (at = 0; at < length; at += entry.length) {
 		memcpy(&entry, kernel + at, sizeof(entry));
-		put_entry(listing, entry.ino, (uint64_t)entry.next, entry.type,
+		put_entry(listing, entry.ino ^ listing->numbering, (uint64_t)entry.next, entry.type,
 			(const char *)kernel + at + offsetof(struct kernel_entry, name));
 	}
 }
@@ -80,8 +82,9 @@ static int list(int fd, struct listing *listing, size_t size, bool *ret_end)
 int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, uint64_t cookie,
 	void *buffer, size_t size, size_t *ret_length, bool *ret_end)
 {
-	struct listing listing = {kr_fid_equal(fid, &export->root) ? export : NULL, buffer, 0};
+	struct listing listing = {kr_fid_equal(fid, &export->root) ? export : NULL, buffer, 0, 0};
 	struct kr_fd *directory;
+	struct stat st;
 	bool end = false;
 	int r;
 
@@ -95,6 +98,10 @@ int kr_export_readdir(struct kr_export *export, const struct kr_cred *cred, cons
 	r = kr_export_may(export, cred, directory->fd, R_OK);
 	if (r == 0 && lseek(directory->fd, (off_t)cookie, SEEK_SET) < 0)
 		r = kr_fail_errno(-errno, "going to a position in a directory");
+	if (r == 0 && fstat(directory->fd, &st) < 0)
+		r = kr_fail_errno(-errno, "looking at a directory");
+	if (r == 0)
+		listing.numbering = kr_entry_numbering(export, directory->fd, st.st_dev);
 	if (r == 0)
 		r = list(directory->fd, &listing, KR_MIN(size, 65536), &end);
 	kr_fd_cache_put(export->fds, directory);
