@@ -174,19 +174,24 @@ int kr_state_sync_export(struct kr_state *state)
 	return err;
 }
 
-void kr_state_shut_down_cleanly(struct kr_state *state)
+bool kr_state_shut_down_cleanly(struct kr_state *state)
 {
 	struct kr_clean_shutdown stopped = state->clean_shutdown;
 	int err;
 
-	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING || kr_state_sync_export(state) || state->sync_failed)
-		return;
+	if (stopped.state != KR_CLEAN_SHUTDOWN_SERVING)
+		return true;
+	if (kr_state_sync_export(state))
+		return false;
+	if (state->sync_failed) /* before: nodes heard of it, and have sent again what it was about, or keep it */
+		return true;
 	stopped.state = KR_CLEAN_SHUTDOWN_STOPPED;
 	err = syncfs(state->dir) ? kr_fail_errno(-errno, "cannot sync it") :
 				   kr_clean_shutdown_write(state->dir, &stopped);
 	if (err)
 		kr_log_warn("cannot write to the state directory %s that this is a clean shutdown: %s", state->path,
 			kr_fail_reason());
+	return true;
 }
 
 const struct kr_state_facts *kr_state_facts(const struct kr_state *state)

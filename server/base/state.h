@@ -56,8 +56,8 @@ int kr_state_sync_export(struct kr_state *state);
  * kr_state_sync_export calls it. */
 void kr_state_not_clean(struct kr_state *state);
 /* Clean shutdown: the last call of an instance, when it applies and records nothing any more. If all is on the disk,
- * the state directory says so (clean_shutdown.h). Blocks. */
-void kr_state_shut_down_cleanly(struct kr_state *state);
+ * the state directory says so (clean_shutdown.h).  Whether the last sync succeeded.  Blocks. */
+bool kr_state_shut_down_cleanly(struct kr_state *state);
 
 /* Records durably that a node has a session, by a key of OWNER (NULL: none); then DONE in the loop with 0 or -errno. */
 void kr_state_add_node(struct kr_server *server, const uint8_t node_id[16], const struct kr_key_owner *owner,

@@ -286,12 +286,19 @@ static void free_job(struct kr_job *job)
 
 static void sync_export(struct kr_job *job)
 {
-	kr_state_sync_export(job->server->state);
+	if (kr_state_sync_export(job->server->state))
+		job->server->daemon->unsynced = true;
 }
 
 static void shut_down_cleanly(struct kr_job *job)
 {
-	kr_state_shut_down_cleanly(job->server->state);
+	if (!kr_state_shut_down_cleanly(job->server->state))
+		job->server->daemon->unsynced = true;
+}
+
+bool kr_server_unsynced(const struct kr_server *server)
+{
+	return server->daemon->unsynced;
 }
 
 static void end_sessions(struct kr_server *server)

@@ -15,6 +15,7 @@ struct kr_daemon {
 	uint64_t ticked_ns;
 	struct kr_doubts doubts;
 	struct kr_shutdown end;
+	_Atomic bool unsynced;             /* kr_server_unsynced */
 	struct kr_metrics_server *metrics; /* NULL: not asked for, or not yet */
 	bool ticking_export;
 	uint64_t export_ticked_ns;
@@ -33,6 +34,8 @@ int kr_server_metrics_start(struct kr_server *server);
 int kr_server_init(struct kr_server *server, uv_loop_t *loop, const struct kr_server_options *options);
 /* Binds the addresses of the options and accepts. Reason by kr_fail. */
 int kr_server_listen(struct kr_server *server);
+/* A sync of the shutdown has failed: not all that was applied is known to be on the export's disk. */
+bool kr_server_unsynced(const struct kr_server *server);
 /* Begins the clean shutdown: no new connections, running jobs finish, applied bytes are synced, connections close.
  * Then the loop has nothing left to do and uv_run returns, within twice KR_SERVER_STOP_MS (shutdown.h).  Node records
  * stay, so that the nodes can reclaim at the next start. */

@@ -80,7 +80,7 @@ static void raise_limits(void)
 static int serve(const struct kr_server_options *options)
 {
 	uv_loop_t *loop = uv_default_loop();
-	int err = kr_listen_check(options);
+	int err = kr_listen_check(options), status = EXIT_SUCCESS;
 
 	if (!err)
 		err = kr_thread_pool_check(); /* the first job, in kr_server_init, starts it */
@@ -106,9 +106,14 @@ static int serve(const struct kr_server_options *options)
 		uv_queue_work(loop, &munged_trial, try_munged, NULL);
 	kr_brief_serve(loop);
 	kr_log_info("stopped: what nodes have not flushed stays in their journals");
+	if (kr_server_unsynced(&server)) {
+		kr_log_error("not all that was applied is known to be on the export's disk: nodes send it again "
+			     "from their journals after the next start");
+		status = EXIT_FAILURE;
+	}
 	kr_server_fini(&server);
 	uv_loop_close(loop);
-	return EXIT_SUCCESS;
+	return status;
 }
 
 const char *malloc_conf = KR_MALLOC_CONF;
