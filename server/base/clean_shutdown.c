@@ -23,7 +23,7 @@ struct kr_clean_shutdown kr_clean_shutdown_start(
 	struct kr_clean_shutdown next = {.state = in_doubt ? KR_CLEAN_SHUTDOWN_KILLED : KR_CLEAN_SHUTDOWN_SERVING};
 
 	memcpy(next.machine, machine, 16);
-	memcpy(next.boot, failed ? fresh : stopped || same_machine ? found->boot : machine, 16);
+	memcpy(next.boot, stopped || (same_machine && !failed) ? found->boot : fresh, 16);
 	return next;
 }
 

@@ -12,6 +12,9 @@
  * A failed sync is recorded at once, before nodes hear of it (UNSTABLE in msgs.def). The next server's sync may succeed
  * without what that lost. So the next server has a new id, as after a loss of power.
  *
+ * A new id is random, and not the machine's boot id: an export can move to another machine, lose what that has not
+ * synced, and move back to this one, which was up all the time.
+ *
  * `peace` in the state directory is one line, MACHINE BOOT STATE: the machine's boot id, the one that nodes see (32 hex
  * digits each), and `stopped`, `serving`, `killed` or `failed`. A damaged line, or a missing file that a former server
  * must have written, counts as `killed`. */

@@ -54,6 +54,8 @@ void kr_setbacks_boot(struct kr_setbacks *setbacks, uint64_t real_ns, uint64_t r
 {
 	uint64_t latest = setbacks->real_ns + unseen_s * KR_NS_PER_S, booted = real_ns - KR_MIN(real_ns, raw_ns);
 
+	if (booted < setbacks->real_ns && real_ns >= setbacks->real_ns)
+		booted = real_ns; /* another machine, which was up before */
 	if (setbacks->real_ns && booted < latest)
 		add(setbacks, seconds(booted) - 1, seconds(latest));
 	setbacks->real_ns = real_ns;

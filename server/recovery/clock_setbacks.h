@@ -9,7 +9,8 @@
  *   boot ID REAL RAW   the machine's boot id (32 hex digits), both clocks at the latest look (nanoseconds)
  *   back TO FROM       the clock went back from FROM to TO, in seconds since the epoch
  * The server writes it every KR_SETBACKS_SAVE_S, and when the clock was set.  After a reboot, the first look assumes
- * that the clock went on for up to twice that time after the save.  PURE, except reading and writing.
+ * that the clock went on for up to twice that time after the save.  Another machine may take the export over, and have
+ * been up before: then only its time at the start counts, not that at its boot.  PURE, except reading and writing.
  */
 #ifndef KR_SERVER_CLOCK_SETBACKS_H
 #define KR_SERVER_CLOCK_SETBACKS_H

@@ -81,6 +81,22 @@ static void a_boot_with_an_earlier_clock_is_a_setback(void **state)
 	assert_int_equal(setbacks.count, 1);
 }
 
+/* A standby, say, takes the export over. */
+static void that_another_machine_was_up_before_is_no_setback(void **state)
+{
+	struct kr_setbacks setbacks = {0};
+
+	(void)state;
+	kr_setbacks_boot(&setbacks, 5000 * S, 100 * S, 120);
+	kr_setbacks_boot(&setbacks, 5300 * S, 4000 * S, 120);
+	assert_int_equal(setbacks.count, 0);
+	kr_setbacks_boot(&setbacks, 5310 * S, 4000 * S, 120); /* at once: the former clock may have been ahead */
+	assert_true(doubt(&setbacks, 5310, 5400));
+	assert_false(doubt(&setbacks, 5000, 5300));
+	kr_setbacks_boot(&setbacks, 5200 * S, 4000 * S, 120); /* its clock is behind */
+	assert_true(doubt(&setbacks, 5250, 5300));
+}
+
 static void open_and_save(struct kr_setbacks *setbacks, int dir, const uint8_t boot_id[16])
 {
 	assert_int_equal(kr_setbacks_open(setbacks, dir, boot_id), 0);
@@ -123,6 +139,7 @@ int main(void)
 		cmocka_unit_test(what_is_changed_after_a_setback_can_have_an_earlier_time),
 		cmocka_unit_test(many_setbacks_become_one),
 		cmocka_unit_test(a_boot_with_an_earlier_clock_is_a_setback),
+		cmocka_unit_test(that_another_machine_was_up_before_is_no_setback),
 		cmocka_unit_test(the_next_instance_knows_of_a_setback),
 	};
 
