@@ -1,7 +1,10 @@
 /* The record of executed requests: see executed_log.h.
  *
- * A slot is invalid (phase 0) while its key is written, so that the end of the process at any store leaves no slot with
- * half a key.  So is an intent record.
+ * A slot lies in one page, so one write(2) puts all of it into the page cache or nothing, whenever the process is
+ * killed.  An intent record can lie in two.  So it is valid by a write of its own.
+ *
+ * If the file cannot be written (btrfs and XFS may need room for bytes that they have given room to), it is removed.
+ * The next instance then knows of nothing that was executed, and not of half of it.
  */
 #include "server/recovery/executed_log.h"
 
@@ -12,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/base/fail.h"
@@ -49,7 +51,9 @@ static const uint8_t format[16] = "kairan turns 4";
 
 struct kr_executed {
 	pthread_mutex_t lock;
-	uint8_t *bytes; /* mapped: a block of the size of one slot (boot id, format, COMPLETE), then the slots */
+	int dir, fd; /* dir: borrowed; fd: of the file, -1 if it cannot be written */
+	uint8_t *
+		bytes; /* as in the file: a block of the size of one slot (boot id, format, COMPLETE), then the slots */
 	struct slot *slots;
 	struct intent *intents; /* behind the slots */
 	uint64_t last;          /* number */
@@ -65,22 +69,39 @@ enum {
 	LENGTH = SLOTS_LENGTH + KR_EXECUTED_INTENTS * sizeof(struct intent),
 };
 
-static int map(struct kr_executed *executed, int dir)
-{
-	KR_AUTO_FD int fd = openat(dir, "executed", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	int err;
+static const char file_name[] = "executed";
 
-	if (fd < 0)
-		return kr_fail_errno(-errno, "cannot open 'executed' in the state directory");
-	/* All its space now: a store into a hole of a full disk would be the end. */
-	err = posix_fallocate(fd, 0, LENGTH);
-	if (err)
-		return kr_fail_errno(-err, "cannot make 'executed' in the state directory");
-	executed->bytes = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (executed->bytes == MAP_FAILED) {
-		executed->bytes = NULL;
-		return kr_fail_errno(-errno, "cannot map 'executed' in the state directory");
-	}
+static void go_on_without(struct kr_executed *executed, int error)
+{
+	kr_log_error("cannot write '%s' in the state directory: %s: if this server is killed, the next one may execute "
+		     "requests again whose answers were lost; start it anew when there is room",
+		file_name, strerror(error));
+	unlinkat(executed->dir, file_name, 0);
+	if (executed->fd >= 0)
+		close(executed->fd);
+	executed->fd = -1;
+}
+
+/* PART of the bytes goes to the file.  The lock is held, or there is one thread. */
+static void store(struct kr_executed *executed, const void *part, size_t length)
+{
+	off_t offset = (const uint8_t *)part - executed->bytes;
+	ssize_t done = executed->fd < 0 ? (ssize_t)length : pwrite(executed->fd, part, length, offset);
+
+	if (done != (ssize_t)length)
+		go_on_without(executed, done < 0 ? errno : ENOSPC);
+}
+
+/* A file that is shorter has 0s at the end. */
+static int read_file(struct kr_executed *executed)
+{
+	executed->fd = openat(executed->dir, file_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (executed->fd < 0 && (errno == ENOSPC || errno == EDQUOT))
+		go_on_without(executed, errno);
+	else if (executed->fd < 0)
+		return kr_fail_errno(-errno, "cannot open '%s' in the state directory", file_name);
+	else if (pread(executed->fd, executed->bytes, LENGTH, 0) < 0)
+		return kr_fail_errno(-errno, "cannot read '%s' in the state directory", file_name);
 	return 0;
 }
 
@@ -95,8 +116,9 @@ static bool is_inherited(const struct kr_executed *executed, const uint8_t boot_
 	if (memcmp(there, format, sizeof(format)) == 0)
 		return true;
 	if (memcmp(there, none, sizeof(none)) != 0)
-		kr_log_warn("'executed' in the state directory is of another version of kairand: "
-			    "what that has executed is forgotten");
+		kr_log_warn("'%s' in the state directory is of another version of kairand: "
+			    "what that has executed is forgotten",
+			file_name);
 	return false;
 }
 
@@ -159,21 +181,26 @@ static struct slot *find(const struct kr_executed *executed, const struct kr_exe
 int kr_executed_open(int dir, const uint8_t boot_id[16], struct kr_executed **ret_executed)
 {
 	struct kr_executed *executed = kr_xcalloc(1, sizeof(*executed));
-	int err = map(executed, dir);
+	int err;
 
+	pthread_mutex_init(&executed->lock, NULL);
+	executed->dir = dir;
+	executed->bytes = kr_xcalloc(1, LENGTH);
+	err = read_file(executed);
 	if (err) {
-		free(executed);
+		kr_executed_close(executed);
 		return err;
 	}
 	executed->slots = (struct slot *)(void *)(executed->bytes + sizeof(struct slot));
 	executed->intents = (struct intent *)(void *)(executed->bytes + SLOTS_LENGTH);
-	pthread_mutex_init(&executed->lock, NULL);
 	if (is_inherited(executed, boot_id)) {
 		executed->was_complete = executed->bytes[COMPLETE];
 	} else {
 		memset(executed->bytes, 0, LENGTH);
 		memcpy(executed->bytes + 16, format, sizeof(format));
 		memcpy(executed->bytes, boot_id, 16);
+		store(executed, executed->bytes + 16, LENGTH - 16); /* first, so that nothing of a former boot counts */
+		store(executed, executed->bytes, 16);
 	}
 	for (int i = 0; i < KR_EXECUTED_SLOTS; i++)
 		executed->last = KR_MAX(executed->last, executed->slots[i].number);
@@ -186,14 +213,17 @@ void kr_executed_close(struct kr_executed *executed)
 {
 	if (!executed)
 		return;
-	munmap(executed->bytes, LENGTH);
+	if (executed->fd >= 0)
+		close(executed->fd);
+	free(executed->bytes);
 	pthread_mutex_destroy(&executed->lock);
 	free(executed);
 }
 
-static void set_phase(struct slot *slot, enum kr_executed_phase phase)
+static void set_phase(struct kr_executed *executed, struct slot *slot, enum kr_executed_phase phase)
 {
-	__atomic_store_n(&slot->phase, (uint16_t)phase, __ATOMIC_SEQ_CST);
+	slot->phase = (uint16_t)phase;
+	store(executed, slot, sizeof(*slot));
 }
 
 static void begin(
@@ -206,12 +236,11 @@ static void begin(
 		return;
 	slot = &executed->slots[++executed->last % KR_EXECUTED_SLOTS];
 	remove_key(executed, slot);
-	set_phase(slot, KR_EXECUTED_UNKNOWN);
 	slot->key = *key;
 	add_key(executed, slot);
 	slot->number = executed->last;
 	slot->again = again;
-	set_phase(slot, phase);
+	set_phase(executed, slot, phase);
 }
 
 void kr_executed_begin(struct kr_executed *executed, const struct kr_executed_key *key)
@@ -230,7 +259,7 @@ int kr_executed_print(int dir, FILE *to)
 	KR_AUTO_FREE char *bytes = NULL;
 	const struct slot *slots;
 	size_t length = 0, oldest = 1;
-	int err = kr_read_file(dir, "executed", LENGTH, &bytes, &length);
+	int err = kr_read_file(dir, file_name, LENGTH, &bytes, &length);
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
@@ -256,9 +285,10 @@ int kr_executed_print(int dir, FILE *to)
 
 /* --- intents ---------------------------------------------------------------------------------- */
 
-static void set_valid(struct intent *intent, bool valid)
+static void set_valid(struct kr_executed *executed, struct intent *intent, bool valid)
 {
-	__atomic_store_n(&intent->valid, valid, __ATOMIC_SEQ_CST);
+	intent->valid = valid;
+	store(executed, &intent->valid, sizeof(intent->valid));
 }
 
 static void write_intent(struct kr_executed *executed, const struct slot *slot, const struct kr_intent_change *change)
@@ -281,17 +311,17 @@ static void write_intent(struct kr_executed *executed, const struct slot *slot, 
 		intent->new_parent = *change->new_parent;
 		snprintf(intent->new_name, sizeof(intent->new_name), "%s", change->new_name);
 	}
-	set_valid(intent, true);
+	store(executed, intent, sizeof(*intent));
+	set_valid(executed, intent, true);
 }
 
 static void clear_intent(struct kr_executed *executed, const struct kr_executed_key *key)
 {
 	for (struct intent *intent = executed->intents; intent < executed->intents + KR_EXECUTED_INTENTS; intent++)
 		if (intent->valid && memcmp(&intent->key, key, sizeof(*key)) == 0)
-			set_valid(intent, false);
+			set_valid(executed, intent, false);
 }
 
-/* Stores the values of a phase before the phase itself, and clears them after it. */
 void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key *key, int err, uint64_t value)
 {
 	KR_SCOPED_LOCK(&executed->lock);
@@ -300,7 +330,7 @@ void kr_executed_end(struct kr_executed *executed, const struct kr_executed_key 
 	if (slot) {
 		slot->err = err;
 		slot->value = value;
-		set_phase(slot, KR_EXECUTED_DONE);
+		set_phase(executed, slot, KR_EXECUTED_DONE);
 	}
 	clear_intent(executed, key);
 }
@@ -315,7 +345,7 @@ void kr_executed_intent(
 		return;
 	write_intent(executed, slot, change);
 	slot->before = change->before;
-	set_phase(slot, KR_EXECUTED_INTENT);
+	set_phase(executed, slot, KR_EXECUTED_INTENT);
 }
 
 void kr_executed_no_intent(
@@ -325,18 +355,19 @@ void kr_executed_no_intent(
 	struct slot *slot = find(executed, key);
 
 	if (slot)
-		set_phase(slot, phase);
+		set_phase(executed, slot, phase);
 	clear_intent(executed, key);
 }
 
-static void settle(struct slot *slot, const struct intent *intent, enum kr_executed_phase verdict, uint64_t value)
+static void settle(struct kr_executed *executed, struct slot *slot, const struct intent *intent,
+	enum kr_executed_phase verdict, uint64_t value)
 {
 	if (verdict == KR_EXECUTED_DONE) {
 		slot->err = 0;
 		slot->value = value;
-		set_phase(slot, KR_EXECUTED_DONE);
+		set_phase(executed, slot, KR_EXECUTED_DONE);
 	} else {
-		set_phase(slot, (enum kr_executed_phase)intent->phase);
+		set_phase(executed, slot, (enum kr_executed_phase)intent->phase);
 	}
 }
 
@@ -364,15 +395,20 @@ void kr_executed_settle(struct kr_executed *executed,
 		if (slot && slot->phase == KR_EXECUTED_INTENT)
 			verdict = judge(context, &change, &value);
 		if (verdict != KR_EXECUTED_INTENT)
-			settle(slot, intent, verdict, value);
+			settle(executed, slot, intent, verdict, value);
 	}
-	for (intent = executed->intents; intent < end; intent++)
-		set_valid(intent, false);
+	for (intent = executed->intents; intent < end; intent++) {
+		if (intent->valid)
+			set_valid(executed, intent, false);
+	}
 }
 
 void kr_executed_complete(struct kr_executed *executed)
 {
+	KR_SCOPED_LOCK(&executed->lock);
+
 	executed->bytes[COMPLETE] = true;
+	store(executed, &executed->bytes[COMPLETE], 1);
 }
 
 bool kr_executed_was_complete(const struct kr_executed *executed)

@@ -2,8 +2,8 @@
  * next session executes a request again whose answer was lost.  Nor does it take a request for executed because another
  * request has had the same effect.
  *
- * A file of KR_EXECUTED_SLOTS records in the state directory, mapped: what was stored survives kill -9.  It counts for
- * one boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any
+ * A file of KR_EXECUTED_SLOTS records in the state directory: what was written survives kill -9.  It counts for one
+ * boot of the machine only, because nothing is synced.  The oldest record is overwritten.  Native byte order.  Any
  * thread.
  *
  * The file also has an intent record of each change of names under way, from before its phase INTENT until after its

@@ -4,10 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -149,6 +151,37 @@ static void the_latest_of_a_request_counts(void **state)
 		kr_executed_begin(executed, &(struct kr_executed_key){.request = 8});
 		assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
 	}
+	kr_executed_close(executed);
+}
+
+/* The limit of files' sizes stands for a disk without room. */
+static void a_file_that_cannot_be_written_is_removed_and_the_memory_goes_on(void **state)
+{
+	struct kr_executed_key before = key_of(1), after = key_of(2);
+	struct kr_executed *executed;
+	struct rlimit limit = {0}, none;
+	uint64_t value = 0;
+	int err = 0;
+
+	(void)state;
+	assert_int_equal(kr_executed_open(dir, boot, &executed), 0);
+	kr_executed_begin(executed, &before);
+	kr_executed_end(executed, &before, 0, 5);
+	signal(SIGXFSZ, SIG_IGN);
+	getrlimit(RLIMIT_FSIZE, &none);
+	limit.rlim_max = none.rlim_max;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	kr_executed_begin(executed, &after);
+	assert_int_equal(faccessat(dir, "executed", F_OK, 0), -1);
+	kr_executed_end(executed, &after, 0, 6);
+	setrlimit(RLIMIT_FSIZE, &none);
+	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_DONE);
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_DONE);
+	assert_int_equal(value, 6);
+	reopen(&executed);
+	assert_int_equal(phase_of(executed, 1, &err, &value), KR_EXECUTED_UNKNOWN);
+	assert_int_equal(phase_of(executed, 2, &err, &value), KR_EXECUTED_UNKNOWN);
+	assert_false(kr_executed_was_complete(executed));
 	kr_executed_close(executed);
 }
 
@@ -448,6 +481,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(who_looks_is_told_of_all_of_the_change, setup, teardown),
 		cmocka_unit_test_setup_teardown(of_turns_beyond_the_room_nobody_can_tell, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_memory_of_another_version_is_forgotten, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			a_file_that_cannot_be_written_is_removed_and_the_memory_goes_on, setup, teardown),
 		cmocka_unit_test_setup_teardown(the_latest_of_a_request_counts, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_request_takes_its_own_slot_over, setup, teardown),
 		cmocka_unit_test_setup_teardown(forgets_the_oldest_first, setup, teardown),

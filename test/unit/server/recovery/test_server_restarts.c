@@ -249,7 +249,9 @@ static void a_boot_of_the_machine_after_a_stop_in_peace_is_a_mere_restart(void *
 	assert_int_equal(read_peace(f).state, KR_CLEAN_SHUTDOWN_SERVING);
 	kr_state_not_clean(f->server.state); /* a sync has failed */
 	boot_the_machine(f);
-	assert_memory_equal(f->server.boot_id, kr_state_facts(f->server.state)->machine_id, 16);
+	assert_memory_not_equal(f->server.boot_id, boot_id, 16);
+	boot_id[0] ^= 1;
+	assert_memory_not_equal(f->server.boot_id, boot_id, 16);
 }
 
 static void a_start_that_fails_leaves_the_doubt_about_the_former_instance_to_the_next(void **state)
