@@ -2,6 +2,7 @@
  * See session_priv.h.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -122,6 +123,11 @@ static int check_hello(const struct kr_session *session, const struct kr_hello_r
 		return kr_fail(-EPROTO, "the server's answer to HELLO makes no sense");
 	if (session->facts.id && memcmp(session->facts.export_id, reply->export_id, sizeof(reply->export_id)) != 0)
 		return kr_fail(-ESTALE, "the server now serves another export");
+	if (session->facts.id && reply->instance < session->facts.instance)
+		return kr_fail(-ESTALE,
+			"the server is an older copy: this is its start number %" PRIu64 ", and number %" PRIu64
+			" was here before (a snapshot, a backup, or a standby that was cut off?)",
+			reply->instance, session->facts.instance);
 	return 0;
 }
 

@@ -156,7 +156,9 @@ static int open_export(struct kr_server *server)
 	struct kr_export_options options = {.path = server->options->export_path,
 		.max_fds = descriptors_to_keep(),
 		.read_only = server->options->read_only,
-		.gateway = server->options->gateway};
+		.gateway = server->options->gateway,
+		.server = server->export_id,
+		.awaits = kr_state_facts(server->state)->node_count > 0};
 	struct kr_export_info info;
 	int err;
 

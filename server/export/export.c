@@ -257,6 +257,8 @@ static int set_up(struct kr_export *export, const struct kr_export_options *opti
 	r = open_root(export, options->path);
 	if (r == 0)
 		r = kr_private_dir_open(export);
+	if (r == 0 && options->server)
+		r = kr_private_dir_sign(export, options->server, options->awaits);
 	if (r == 0)
 		r = choose_identity(export, options->identity_by_inode);
 	if (r < 0)

@@ -45,6 +45,8 @@ struct kr_export_options {
 	bool gateway;                   /* other servers export the directory, too: a private directory for each */
 	bool identity_by_inode;         /* use no kernel handles (tests) */
 	struct kr_fid_aliases *aliases; /* borrowed for ever; NULL: nothing can be restored */
+	const uint8_t *server;          /* its export id, 16 bytes, for kr_private_dir_sign; NULL: is not signed */
+	bool awaits;                    /* nodes, which were here before */
 };
 enum { KR_EXPORT_FDS = 512 };
 

@@ -9,7 +9,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/base/fail.h"
+#include "common/base/hex.h"
 #include "common/base/log.h"
+#include "common/base/util.h"
 #include "server/export/export_priv.h"
 
 #define PRIVATE_NAME ".kairan"
@@ -80,6 +83,33 @@ int kr_private_dir_open(struct kr_export *export)
 		return kr_fail_errno(-errno, "cannot look at %s in %s", export->private_name, export->path);
 	export->read_only = fs.f_flag & ST_RDONLY;
 	return claim(export, export->private_fd);
+}
+
+int kr_private_dir_sign(struct kr_export *export, const uint8_t server[16], bool awaits)
+{
+	static const char name[] = "server";
+	KR_AUTO_FREE char *former = NULL;
+	char id[34];
+	size_t length;
+	int r;
+
+	if (export->private_fd < 0 || export->read_only)
+		return 0;
+	kr_hex_format(server, 16, id);
+	strcat(id, "\n");
+	r = kr_read_file(export->private_fd, name, sizeof(id), &former, &length);
+	if (r == 0 && strcmp(former, id) == 0)
+		return 0;
+	if (r == 0 && awaits)
+		return kr_fail(-ESTALE,
+			"a kairand with another state directory has served %s since this one did, and nodes of this one "
+			"may overwrite what that one has taken: give its state directory with --state, or remove this "
+			"one so that its nodes have to mount anew (to go on all the same: remove %s/%s/%s)",
+			export->path, export->path, export->private_name, name);
+	if (kr_write_file(export->private_fd, name, id, strlen(id), 0600) < 0)
+		kr_log_warn(
+			"cannot note in %s/%s who serves it: %s", export->path, export->private_name, kr_fail_reason());
+	return 0;
 }
 
 bool kr_private_dir_is_removed(int fd)
