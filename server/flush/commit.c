@@ -306,6 +306,17 @@ static struct kr_session *session_of(const struct kr_sfile *file, const struct k
 	return successor && successor->recovery.inheriting ? successor : NULL;
 }
 
+void kr_commit_applied_in_part(struct kr_sfile *file, uint64_t round)
+{
+	struct kr_commit *commit = kr_commit_of(file);
+
+	commit->applied = KR_MAX(commit->applied, round);
+	commit->full = true;
+	add_rounds(get_writer(file, 0), round, round);
+	kr_leases_uncommitted_of_ended(file, round);
+	kr_syncs_enqueue_later(file);
+}
+
 void kr_commit_applied(struct kr_sfile *file, const struct kr_flush_part *part, uint64_t round)
 {
 	struct kr_commit *commit = kr_commit_of(file);

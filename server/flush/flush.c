@@ -278,6 +278,8 @@ void kr_flush_failed(struct kr_sfile *file, uint64_t round, int err)
 
 void kr_flush_drained(struct kr_sfile *file, uint64_t round)
 {
+	if (file->data->changing)
+		kr_commit_applied_in_part(file, round);
 	kr_flush_broken_off(file->data);
 	kr_rounds_drained(&file->data->rounds, round);
 	kr_flush_execute(file);

@@ -163,8 +163,10 @@ static void conclude(struct kr_sfile *file, int err)
 
 	for (uint32_t i = 0; !err && i < data->part_count; i++)
 		kr_commit_applied(file, &data->parts[i], data->rounds.round);
-	if (err)
+	if (err) {
+		kr_commit_applied_in_part(file, data->rounds.round);
 		data->owner->counters.failed_rounds++;
+	}
 	kr_rounds_finished(&data->rounds, data->rounds.round, err);
 	kr_flush_execute(file);
 }
