@@ -97,6 +97,8 @@ static const int never[] = {
 #ifdef SYS_userfaultfd
 	SYS_userfaultfd,
 #endif
+};
+static const int of_rings[] = {
 #ifdef SYS_io_uring_setup
 	SYS_io_uring_setup,
 	SYS_io_uring_enter,
@@ -127,35 +129,63 @@ static void deny(struct program *program, const int *numbers, size_t count)
 	}
 }
 
-void kr_syscalls_forbid(bool mounts, bool execs)
+static void begin(struct program *program)
 {
-	struct program program = {.length = 0};
-	struct sock_fprog filter;
-
-	_Static_assert(KR_ARRAY_SIZE(never) + KR_ARRAY_SIZE(of_mounts) + KR_ARRAY_SIZE(of_execs) < LISTED_MAX,
-		"the program has room");
-	add(&program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
-	add(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
-	add(&program,
+	program->length = 0;
+	add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, arch)));
+	add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCHITECTURE, 1, 0));
+	add(program,
 		(struct sock_filter)BPF_STMT(
 			BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM)); /* calls of another kind, with other numbers */
-	add(&program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+	add(program, (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
 #ifdef __x86_64__
-	add(&program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1)); /* x32 */
-	add(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
+	add(program, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 0x40000000, 0, 1)); /* x32 */
+	add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM));
 #endif
-	deny(&program, never, KR_ARRAY_SIZE(never));
-	if (!mounts)
-		deny(&program, of_mounts, KR_ARRAY_SIZE(of_mounts));
-	if (!execs)
-		deny(&program, of_execs, KR_ARRAY_SIZE(of_execs));
-	add(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-	filter = (struct sock_fprog){.len = program.length, .filter = program.code};
+}
+
+static void install(struct program *program)
+{
+	struct sock_fprog filter;
+
+	add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+	filter = (struct sock_fprog){.len = program->length, .filter = program->code};
 	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0)
 		kr_log_debug("no filter of system calls: %s", strerror(errno));
 }
 
+void kr_rings_forbid(void)
+{
+	struct program program;
+
+	begin(&program);
+	deny(&program, of_rings, KR_ARRAY_SIZE(of_rings));
+	install(&program);
+}
+
+void kr_syscalls_forbid(bool mounts, bool execs)
+{
+	struct program program;
+
+	_Static_assert(
+		KR_ARRAY_SIZE(never) + KR_ARRAY_SIZE(of_rings) + KR_ARRAY_SIZE(of_mounts) + KR_ARRAY_SIZE(of_execs) <
+			LISTED_MAX,
+		"the program has room");
+	begin(&program);
+	deny(&program, never, KR_ARRAY_SIZE(never));
+	deny(&program, of_rings, KR_ARRAY_SIZE(of_rings));
+	if (!mounts)
+		deny(&program, of_mounts, KR_ARRAY_SIZE(of_mounts));
+	if (!execs)
+		deny(&program, of_execs, KR_ARRAY_SIZE(of_execs));
+	install(&program);
+}
+
 #else
+
+void kr_rings_forbid(void)
+{
+}
 
 void kr_syscalls_forbid(bool mounts, bool execs)
 {

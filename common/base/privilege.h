@@ -18,6 +18,10 @@ struct kr_capability {
 void kr_capabilities_keep(const struct kr_capability *list, size_t count);
 /* From here on no started program has more rights than this one (set-user-ID, file capabilities). */
 void kr_privileges_freeze(void);
+/* Call it after kr_privileges_freeze, and before there is a loop of libuv that is to live past kr_syscalls_forbid.
+ * libuv makes an io_uring per loop since 1.45, and aborts when it may no longer use it; it does without when it cannot
+ * make one. */
+void kr_rings_forbid(void);
 /* Call it after kr_privileges_freeze.  Makes system calls that no file daemon needs fail with EPERM: loading modules,
  * tracing, bpf, mounting (unless MOUNTS), starting programs (unless EXECS).  Does nothing in sanitizer builds, which
  * trace themselves. */

@@ -43,6 +43,15 @@ bool kr_shim_direct_io_mmap(void)
 	return atomic_load(&direct_io_mmap);
 }
 
+uint64_t kr_kernel_page(void)
+{
+	static _Atomic uint64_t size;
+
+	if (!size)
+		size = (uint64_t)sysconf(_SC_PAGESIZE);
+	return size;
+}
+
 void kr_shim_want_passthrough(void)
 {
 	atomic_store(&passthrough_wanted, true);
@@ -158,6 +167,16 @@ out:
 	return write_device(fd, iov, count);
 }
 
+void kr_shim_want(struct fuse_conn_info *conn, uint32_t features)
+{
+	conn->want |= conn->capable & features;
+}
+
+void kr_shim_want_not(struct fuse_conn_info *conn, uint32_t features)
+{
+	conn->want &= ~features;
+}
+
 void kr_shim_init(struct fuse_conn_info *conn)
 {
 	(void)conn;
@@ -180,9 +199,21 @@ static ssize_t write_reply(int fd, struct iovec *iov, int count)
 	return write_device(fd, iov, count);
 }
 
+/* libfuse 3.17 has conn->want twice, and refuses INIT where both have changed (3.17.0 to 3.17.2 do).  So only these
+ * functions change it. */
+void kr_shim_want(struct fuse_conn_info *conn, uint32_t features)
+{
+	fuse_set_feature_flag(conn, conn->capable_ext & features);
+}
+
+void kr_shim_want_not(struct fuse_conn_info *conn, uint32_t features)
+{
+	fuse_unset_feature_flag(conn, features);
+}
+
 void kr_shim_init(struct fuse_conn_info *conn)
 {
-	conn->want |= conn->capable & FUSE_CAP_PARALLEL_DIROPS;
+	kr_shim_want(conn, FUSE_CAP_PARALLEL_DIROPS);
 	if (!KR_FAULT("shim.old_kernel") && fuse_set_feature_flag(conn, FUSE_CAP_DIRECT_IO_ALLOW_MMAP))
 		atomic_store(&direct_io_mmap, true);
 #ifdef FUSE_CAP_PASSTHROUGH

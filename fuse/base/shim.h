@@ -11,6 +11,7 @@
 #endif
 #include <fuse_lowlevel.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/uio.h>
 
 /* Any thread: a reply (struct fuse_out_header, then its body) or notification is about to be written.  USERDATA: the
@@ -18,7 +19,10 @@
 typedef void (*kr_shim_reply_fn)(void *userdata, const struct iovec *iov, int count);
 /* After fuse_session_mount, before the first request is read.  ON_REPLY may be NULL. */
 int kr_shim_install(struct fuse_session *fuse, kr_shim_reply_fn on_reply);
-/* In the INIT handler. */
+/* In the INIT handler: asks for features, FUSE_CAP_..., of those that the kernel has, or not for them. */
+void kr_shim_want(struct fuse_conn_info *conn, uint32_t features);
+void kr_shim_want_not(struct fuse_conn_info *conn, uint32_t features);
+/* In the INIT handler, after these. */
 void kr_shim_init(struct fuse_conn_info *conn);
 /* As fuse_reply_open and fuse_reply_create; writes of a direct_io handle may run at the same time.  -ENOENT: the
  * program was interrupted, so no RELEASE (and no INVALIDATE) will come.  The caller must undo the open. */
@@ -37,5 +41,8 @@ void kr_shim_want_passthrough(void);
 bool kr_shim_passthrough(void);
 /* Whether a shared mapping of a direct_io handle works on this kernel (known after INIT). */
 bool kr_shim_direct_io_mmap(void);
+
+/* Of the pages of this machine's kernel: 4 KiB, on arm64 also 16 or 64 KiB. */
+uint64_t kr_kernel_page(void);
 
 #endif

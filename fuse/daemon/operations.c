@@ -5,6 +5,7 @@
 
 #include "common/base/util.h"
 #include "fuse/base/options.h"
+#include "fuse/base/shim.h"
 #include "fuse/names/kernel_attrs.h"
 #include "fuse/ops/kernel_requests.h"
 #include "fuse/ops/batch.h"
@@ -28,17 +29,18 @@ static void on_init(void *userdata, struct fuse_conn_info *conn)
 	/* Splicing gains nothing here.  The kernel shall check and clear set-id bits itself.  It shall not choose between
 	 * READDIR and READDIRPLUS: programs like find and du list all names before they look at one.
 	 */
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-		FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA |
-		FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_IOCTL_DIR);
+	kr_shim_want_not(conn,
+		FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_READDIRPLUS_AUTO |
+			FUSE_CAP_HANDLE_KILLPRIV | FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_WRITEBACK_CACHE |
+			FUSE_CAP_IOCTL_DIR);
 	/* The server applies the umask, because it knows default ACLs.  The node invalidates pages exactly (recall.c).
 	 */
-	conn->want |= conn->capable &
-		(FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
+	kr_shim_want(conn,
+		FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_ASYNC_READ |
 			FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_FLOCK_LOCKS);
 	/* The kernel asks for ACLs, and heeds them (kernel_attrs.h).  Where it checks nothing, the server alone does. */
 	if (kr_mount_heeds_acls(mount->options))
-		conn->want |= conn->capable & FUSE_CAP_POSIX_ACL;
+		kr_shim_want(conn, FUSE_CAP_POSIX_ACL);
 	static_assert((int)KR_BATCH_MAX <= (int)MAX_TRANSFER, "a batch is one request");
 	conn->max_write = MAX_TRANSFER;
 	conn->max_readahead = MAX_TRANSFER;

@@ -23,7 +23,7 @@
 #include "fuse/readcache/stage.h"
 #include "fuse/writeback/flush.h"
 
-enum { PAGE = 4096, PAGE_MASK = PAGE - 1, IN_LOOP_MAX = 64 * 1024 };
+enum { IN_LOOP_MAX = 64 * 1024 };
 /* So often may one read wait for its size while another node goes on making the file longer.  Under load about a third
  * of these waits were seen to be for nothing. */
 enum { GROWTHS_MAX = 64 };
@@ -48,7 +48,7 @@ struct read_op {
 
 static bool is_page_aligned(uint64_t offset, size_t size)
 {
-	return ((offset | size) & PAGE_MASK) == 0;
+	return ((offset | size) & (kr_kernel_page() - 1)) == 0;
 }
 
 /* The lease kinds that a read needs.  PAGE: the read fills the kernel's pages.  [lock] held. */
@@ -120,7 +120,7 @@ static bool is_longer_than_known(struct kr_file *file, uint64_t end)
 
 	if (size <= file->pages.known_size)
 		return false;
-	if (((size - 1) & ~(uint64_t)PAGE_MASK) >= end)
+	if (((size - 1) & ~(kr_kernel_page() - 1)) >= end)
 		return true;
 	file->pages.known_size = size; /* to the page: the kernel asks for none behind the size that it knows */
 	return false;
@@ -253,7 +253,7 @@ static int make_plan(struct read_op *read)
  * size from before another node truncated the file, or from before the server refused what another node had written. */
 static bool would_show_zeros(const struct read_op *read)
 {
-	return read->parked.page && read->plan.length + PAGE <= read->parked.length &&
+	return read->parked.page && read->plan.length + kr_kernel_page() <= read->parked.length &&
 		kr_notify_count(read->number) != read->notified;
 }
 

@@ -31,11 +31,10 @@
 #include "fuse/ops/batch.h"
 #include "fuse/file/locks.h"
 #include "fuse/base/notify.h"
+#include "fuse/base/shim.h"
 #include "fuse/names/kernel_attrs.h"
 #include "fuse/ops/op_file.h"
 #include "fuse/writeback/flush.h"
-
-enum { PAGE = 4096 };
 
 struct write {
 	struct kr_file *file;
@@ -81,9 +80,9 @@ static uint8_t kinds_of(const struct write *write)
 /* Whether the kernel may hold the lock of the write's last page. */
 static bool may_lock_page(const struct write *write)
 {
-	uint64_t end = write->offset + write->size;
+	const uint64_t end = write->offset + write->size, page = kr_kernel_page();
 
-	return write->handle->paged && !write->page && (end % PAGE || write->offset > end - PAGE);
+	return write->handle->paged && !write->page && (end % page || write->size < page);
 }
 
 /* Whether the server must clear the file's set-id bits before the answer.  A node that sets them recalls WRITE, so the
@@ -117,7 +116,8 @@ static bool is_allowed(struct write *write)
 static struct kr_range pages_to_drop(const struct write *write, uint64_t written)
 {
 	struct kr_lease_state *holder = &write->file->holder;
-	uint64_t first = (write->offset + PAGE - 1) / PAGE * PAGE, end = (write->offset + write->size) / PAGE * PAGE;
+	const uint64_t page = kr_kernel_page();
+	uint64_t first = (write->offset + page - 1) / page * page, end = (write->offset + write->size) / page * page;
 
 	if (write->page || write->through)
 		return (struct kr_range){0};

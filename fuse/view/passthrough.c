@@ -38,8 +38,8 @@ void kr_passthrough_forget(struct fuse_session *fuse, uint32_t backing)
 
 static struct fuse_open_out open_out(uint64_t handle, uint32_t flags, uint32_t backing)
 {
-	/* The last field has become backing_id. */
-	return (struct fuse_open_out){.fh = handle, .open_flags = flags, .padding = backing};
+	/* The last field's name is padding before Linux 6.9, backing_id since. */
+	return (struct fuse_open_out){handle, flags, backing};
 }
 
 int kr_passthrough_reply_open(fuse_req_t req, uint64_t handle, uint32_t flags, uint32_t backing)

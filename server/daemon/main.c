@@ -10,6 +10,7 @@
 #include "common/auth/munge.h"
 #include "common/base/fail.h"
 #include "common/base/log.h"
+#include "common/base/privilege.h"
 #include "common/base/service_manager.h"
 #include "common/rpc/thread_pool.h"
 #include "server/base/options.h"
@@ -79,9 +80,17 @@ static void raise_limits(void)
 
 static int serve(const struct kr_server_options *options)
 {
-	uv_loop_t *loop = uv_default_loop();
-	int err = kr_listen_check(options), status = EXIT_SUCCESS;
+	uv_loop_t *loop;
+	int err, status = EXIT_SUCCESS;
 
+	kr_privileges_freeze();
+	kr_rings_forbid();
+	loop = uv_default_loop();
+	if (!loop) {
+		kr_log_error("cannot start: no descriptors are left (ulimit -n), or no memory");
+		return EXIT_FAILURE;
+	}
+	err = kr_listen_check(options);
 	if (!err)
 		err = kr_thread_pool_check(); /* the first job, in kr_server_init, starts it */
 	if (!err)

@@ -333,9 +333,10 @@ int kr_listen_check(const struct kr_server_options *options)
 {
 	uv_loop_t loop;
 	struct kr_server server = {.loop = &loop, .options = options};
-	int err;
+	int err = uv_loop_init(&loop);
 
-	uv_loop_init(&loop);
+	if (err)
+		return kr_fail(err, "cannot start: %s", uv_strerror(err));
 	kr_listen_init(&server);
 	err = listen_on_all(&server);
 	kr_listen_stop(&server);
