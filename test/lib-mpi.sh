@@ -60,10 +60,11 @@ mpi_up() {
 
 # mpi_run MPI RANKS_PER_NODE block|robin|backwards PROGRAM [ARG...]: a program of test/mpi (or with a path) on all nodes.
 # block: ranks 0..R-1 on node1; robin: rank i on node 1 + i % nodes; backwards: as block, from the last node to node1
-# (mpirun starts there, since Open MPI counts its own node first).  Open MPI's component for MPI-IO: MPI_IO=romio321|ompio.
+# (mpirun starts there, since Open MPI counts its own node first).  Open MPI's component for MPI-IO: MPI_IO=romio|ompio.
 mpi_run() {
-	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() layer="" nodes from=node1
+	local mpi=$1 ranks=$2 placement=$3 program=$4 i hosts="" words env=() layer="" nodes from=node1 io=${MPI_IO:-romio}
 	shift 4
+	[ "$io" != romio ] || io=^ompio # romio321 is its name in Open MPI 4, romio341 in 5
 	nodes=$(seq "$NODES")
 	[ "$placement" != backwards ] || { nodes=$(seq "$NODES" -1 1); from=node$NODES; }
 	for i in "${MPI_ENV[@]}"; do
@@ -79,7 +80,7 @@ mpi_run() {
 			--mca plm_rsh_agent "$WORK/enter" --mca orte_tmpdir_base "$WORK/t" --mca orte_keep_fqdn_hostnames 0
 			--mca pml ob1 --mca btl tcp,vader,self --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0
 			--mca btl_vader_single_copy_mechanism none --mca mpi_yield_when_idle 1 --mca orte_abort_on_non_zero_status 1
-			--mca io "${MPI_IO:-romio321}")
+			--mca io "$io")
 		case $placement in robin) words+=(--map-by node) ;; *) words+=(--map-by slot) ;; esac
 		words+=("${MPI_OPTIONS[@]}")
 		for i in "${env[@]}"; do words+=(-x "$i"); done

@@ -33,7 +33,7 @@ if [ -x /usr/sbin/sshd ]; then
 	RSH="ssh -F $WORK/ssh_config"
 else
 	note "without sshd: a script enters the hosts"
-	{ echo '#!/bin/bash'; declare -p KEEPER; echo '[ "$1" != node3 ] && exec nsenter -t "${KEEPER[$1]}" -n -u -m -- "${@:2}"; echo "no route to host" >&2; exit 255'; } >"$WORK/rsh"
+	{ echo '#!/bin/bash'; declare -p KEEPER; echo '[ "$1" != node3 ] && PATH=/usr/local/bin:$PATH exec nsenter -t "${KEEPER[$1]}" -n -u -m -- "${@:2}"; echo "no route to host" >&2; exit 255'; } >"$WORK/rsh"
 	chmod +x "$WORK/rsh"
 	RSH=$WORK/rsh
 fi

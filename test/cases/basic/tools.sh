@@ -6,9 +6,9 @@ up 2
 M=$(mnt 1) M2=$(seen_from_here 2)
 mkdir "$WORK/source" && (cd "$TOP" && tar cf - common ring README.md 2>/dev/null) | tar xf - -C "$WORK/source"
 ln -s common/base/fail.h "$WORK/source/link"
-ln "$WORK/source/common/fail.h" "$WORK/source/hard"
-touch -d '2001-02-03 04:05:06.789012345' "$WORK/source/common/fail.h"
-chmod 600 "$WORK/source/common/log.h"
+ln "$WORK/source/common/base/fail.h" "$WORK/source/hard"
+touch -d '2001-02-03 04:05:06.789012345' "$WORK/source/common/base/fail.h"
+chmod 600 "$WORK/source/common/base/log.h"
 times() { (cd "$1" && find . -type f -printf '%p %m %T@ %s %n\n' | sort); }
 
 note "cp -a"

@@ -29,10 +29,10 @@ conformance() {
 declare -A defect
 
 note "ROMIO of Open MPI"
-conformance openmpi romio321 2 robin "$MPI_MNT"
+conformance openmpi romio 2 robin "$MPI_MNT"
 note "ROMIO of Open MPI, its driver chosen by name, everything in two phases with small buffers"
 # Sizes, pointers: these hints do nothing for them.
-conformance openmpi romio321 2 block "ufs:$MPI_MNT" -x resize -x preallocate -x pointers -x seek_end -x shared -i romio_cb_write=enable -i romio_cb_read=enable -i romio_ds_write=enable -i cb_buffer_size=65536 -i cb_nodes=4
+conformance openmpi romio 2 block "ufs:$MPI_MNT" -x resize -x preallocate -x pointers -x seek_end -x shared -i romio_cb_write=enable -i romio_cb_read=enable -i romio_ds_write=enable -i cb_buffer_size=65536 -i cb_nodes=4
 note "OMPIO"
 conformance openmpi ompio 2 robin "$MPI_MNT"
 if [ -x "$B/test/mpi/conformance.mpich" ]; then

@@ -21,11 +21,11 @@ formats() {
 	h5dump -d numbers -s 0,0 -c 1,3 "$EXPORT/hdf5-3.h5" | grep -q '3000010, 3000017, 3000024' || fail "h5dump of the export"
 	for i in "$EXPORT"/*; do same "$(seen_from_here 3)/${i##*/}" "$i"; done
 }
-for MPI_IO in romio321 ompio; do
+for MPI_IO in romio ompio; do
 	note "$MPI_IO"
 	# By itself OMPIO reads, modifies and writes without locks, on any file system; HDF5's fill values, written by one process and
 	# overwritten by the others after a barrier, are then lost updates waiting to happen.
-	[ $MPI_IO = romio321 ] || MPI_OPTIONS=(--mca fs_ufs_lock_algorithm 3)
+	[ $MPI_IO = romio ] || MPI_OPTIONS=(--mca fs_ufs_lock_algorithm 3)
 	formats openmpi hdf5_io pnetcdf_io
 done
 if [ -x "$B/test/mpi/hdf5_io.mpich" ]; then

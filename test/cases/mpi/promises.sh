@@ -17,7 +17,7 @@ mounts_start journal_max=1G,stripe_size=1M,flush_age=600
 
 note "promises"
 MPI_ENV=(LD_PRELOAD="$MPI_LAYER" PROMISES_STRIPE=1048576)
-for MPI_IO in romio321 ompio; do
+for MPI_IO in romio ompio; do
 	mpi_run openmpi 2 robin promises all "$MPI_MNT" || fail "promises with $MPI_IO"
 	on node1 sh -c "rm -f '$MPI_MNT'/*"
 done
@@ -34,7 +34,7 @@ caught() {
 	! grep -q " 0 collective writes" "$WORK/caught" || grep -q " [1-9][0-9]* collective writes" "$WORK/caught" || fail "$*: not one collective write was seen"
 }
 note "Fortran"
-MPI_IO=romio321
+MPI_IO=romio
 for program in fortran_mpif fortran_f08; do
 	if [ -x "$B/test/mpi/$program.openmpi" ]; then caught $program "$MPI_MNT/$program"; fi
 done

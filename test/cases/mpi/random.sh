@@ -26,7 +26,7 @@ MPI_ENV=(LD_PRELOAD="$MPI_LAYER" KAIRAN_MPIIO=auto LAYER_REQUIRED=1)
 MPI_IO=ompio
 [ -z "$full" ] || random openmpi 1 block "$MPI_MNT" -e 2
 # By itself Open MPI's ROMIO corrupts its memory over some of these views; it is told of plainer ones.
-MPI_IO=romio321
+MPI_IO=romio
 MPI_ENV+=("KAIRAN_MPIIO_HINTS=romio_cb_write=enable;romio_cb_read=enable;striping_unit=4096;cb_config_list=*:2;kairan_slots=2")
 random openmpi $ranks robin "$MPI_MNT" -e 1 -n
 random openmpi $ranks block "$MPI_MNT" -e 1 -w

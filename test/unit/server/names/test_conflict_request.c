@@ -181,6 +181,7 @@ static void bytes_of_a_removed_directory_go_where_the_administrator_finds_them(v
 	assert_int_equal(rmdir(in_export(f, "d")), 0);
 	/* Who removed it has not spared the server's own directory. */
 	assert_int_equal(rmdir(in_export(f, ".kairan/orphans")), 0);
+	assert_int_equal(unlink(in_export(f, ".kairan/server")), 0);
 	assert_int_equal(rmdir(in_export(f, ".kairan")), 0);
 	assert_int_equal(ask(node, &fid, "d/f", &made), 0);
 	assert_int_equal(access(in_export(f, ".kairan/conflicts/" CONFLICT_NAME), F_OK), 0);

@@ -272,7 +272,7 @@ static struct kr_fid start_readers(size_t count)
 static uint32_t upstream_after(
 	struct node *node, const struct kr_fid *fid, const struct node *other, enum kr_complaint complaint)
 {
-	struct kr_reparent_request msg = {.file = *fid, .node = other->number, .complaint = complaint};
+	struct kr_reparent_request msg = {.file = *fid, .node = other->number, .complaint = (uint8_t)complaint};
 
 	assert_int_equal(node_call(node, KR_MSG_REPARENT, &msg), 0);
 	return the_answer.reply.reparent_reply.upstream.node;
