@@ -178,7 +178,7 @@ int kr_export_restore(struct kr_export *export, const struct kr_restore *restore
 		r = restore_file(export, restore);
 	else
 		r = S_ISDIR(restore->mode) && restore->name[0] ? restore_directory(export, restore) : -EINVAL;
-	*ret_made = r == 0;
+	*ret_made = r == 0 && restore->name[0];
 	return r;
 }
 

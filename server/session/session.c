@@ -295,8 +295,9 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 		kr_log_info("node %s has left", session->name);
 		break;
 	case KR_SESSION_LOST:
-		kr_log_warn("node %s is lost: silent for %u s; its leases, locks and open files are released, %" PRIu64
-			    " unflushed bytes were there",
+		kr_log_warn(
+			"node %s is lost: silent for %u s; its leases, locks and open files are released; it had told of %" PRIu64
+			" unflushed bytes",
 			session->name, session->server->lease_ms / 1000, session->backlog.unflushed);
 		break;
 	case KR_SESSION_REPLACED:
