@@ -79,8 +79,9 @@ static void report_boot(struct kr_session *session)
 
 	if (lost)
 		kr_log_warn(
-			"the server's machine has booted anew, or another one has taken over: changes of names in %zu directories may be lost that no "
-			"fsync of the directory has followed; such an fsync fails now, once",
+			"the server's machine has booted anew, or another one has taken over: changes of names in %zu "
+			"directories may be lost that no fsync of the directory has followed; such an fsync fails now, "
+			"once",
 			lost);
 }
 

@@ -318,8 +318,8 @@ struct kr_restore {
 };
 /* Makes FILE anew if a loss of power has un-created it: empty, under NAME, durably.  A nameless one lives until
  * kr_export_sweep_orphans unless it is held by then.  If FILE was made anew before, it gets NAME as another name.
- * 0: FILE is there (*RET_MADE: it was made anew under NAME); -ESTALE: it may have been removed; -EEXIST: NAME stands for something
- * else; others: nothing could be made.  One call at a time, and before nodes change names. */
+ * 0: FILE is there (*RET_MADE: it was made anew under NAME); -ESTALE: it may have been removed; -EEXIST: NAME stands
+ * for something else; others: nothing could be made.  One call at a time, and before nodes change names. */
 int kr_export_restore(struct kr_export *export, const struct kr_restore *restore, bool *ret_made);
 /* At the start: forgets the identities of restored files that are gone.  0 or -errno. */
 int kr_export_prune_aliases(struct kr_export *export);

@@ -410,7 +410,8 @@ static bool has_other_names(int fd)
 }
 
 /* The filesystem has no room for a link, nor for a rename: btrfs has a reserve for unlink only. Or the file lies in a
- * btrfs subvolume of its own, which neither leaves. The descriptor FD, doubled, keeps the file until the server ends. A file with other names needs no keeping. ERR if that cannot be. */
+ * btrfs subvolume of its own, which neither leaves. The descriptor FD, doubled, keeps the file until the server ends. A
+ * file with other names needs no keeping. ERR if that cannot be. */
 static int keep_open(struct kr_orphans *orphans, int fd, struct kr_removal *removal, int err)
 {
 	int kept_fd;

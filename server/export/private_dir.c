@@ -102,9 +102,9 @@ int kr_private_dir_sign(struct kr_export *export, const uint8_t server[16], bool
 		return 0;
 	if (r == 0 && awaits)
 		return kr_fail(-ESTALE,
-			"a kairand with another state directory has served %s since this one did, and nodes of this one "
-			"may overwrite what that one has taken: give its state directory with --state, or remove this "
-			"one so that its nodes have to mount anew (to go on all the same: remove %s/%s/%s)",
+			"a kairand with another state directory has served %s since this one did, and nodes of this "
+			"one may overwrite what that one has taken: give its state directory with --state, or remove "
+			"this one so that its nodes have to mount anew (to go on all the same: remove %s/%s/%s)",
 			export->path, export->path, export->private_name, name);
 	if (kr_write_file(export->private_fd, name, id, strlen(id), 0600) < 0)
 		kr_log_warn(

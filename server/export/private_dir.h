@@ -14,8 +14,8 @@ enum { KR_PRIVATE_NAME_MAX = 32 };
 
 /* Makes or opens it, for this server alone; private_fd stays -1 where the export cannot be written. */
 int kr_private_dir_open(struct kr_export *export);
-/* Notes in it which SERVER (the export id in its state directory) has the export.  AWAITS: nodes of this server may come
- * back.  -ESTALE: then another one has had the export since they were here, so what they know of it is old. */
+/* Notes in it which SERVER (the export id in its state directory) has the export.  AWAITS: nodes of this server may
+ * come back.  -ESTALE: then another one has had the export since they were here, so what they know of it is old. */
 int kr_private_dir_sign(struct kr_export *export, const uint8_t server[16], bool awaits);
 /* Makes it again after a removal. The caller holds export->renewing. */
 int kr_private_dir_renew(struct kr_export *export);

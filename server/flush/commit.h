@@ -91,8 +91,8 @@ int kr_commit_init(struct kr_data *data);
 /* Drops queued syncs and their references to files. */
 void kr_commit_fini(struct kr_data *data);
 void kr_commit_file_init(struct kr_sfile *file);
-/* ROUND of FILE has failed, and may have applied some of its bytes.  These are nobody's, since the nodes send them again;
- * but others may see them, so they have to be on the disk first. */
+/* ROUND of FILE has failed, and may have applied some of its bytes.  These are nobody's, since the nodes send them
+ * again; but others may see them, so they have to be on the disk first. */
 void kr_commit_applied_in_part(struct kr_sfile *file, uint64_t round);
 /* ROUND of FILE, with PART's bytes, is applied. */
 void kr_commit_applied(struct kr_sfile *file, const struct kr_flush_part *part, uint64_t round);

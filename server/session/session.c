@@ -296,8 +296,8 @@ static void log_end(const struct kr_session *session, enum kr_session_end why)
 		break;
 	case KR_SESSION_LOST:
 		kr_log_warn(
-			"node %s is lost: silent for %u s; its leases, locks and open files are released; it had told of %" PRIu64
-			" unflushed bytes",
+			"node %s is lost: silent for %u s; its leases, locks and open files are released; it had told "
+			"of %" PRIu64 " unflushed bytes",
 			session->name, session->server->lease_ms / 1000, session->backlog.unflushed);
 		break;
 	case KR_SESSION_REPLACED:

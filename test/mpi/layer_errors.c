@@ -120,8 +120,8 @@ static void modes(const char *path)
 static struct rlimit limit_memory(rlim_t bytes)
 {
 	FILE *in = fopen("/proc/self/statm", "r");
-	struct rlimit limit, before;
-	unsigned long pages;
+	struct rlimit limit, before = {0};
+	unsigned long pages = 0;
 
 	CHECK(in && fscanf(in, "%lu", &pages) == 1 && getrlimit(RLIMIT_AS, &before) == 0);
 	fclose(in);

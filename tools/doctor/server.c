@@ -81,7 +81,8 @@ static void check_round_trip(struct kr_findings *findings, uint64_t rtt_us)
 	rate = most / 2 * 1000000 / rtt_us;
 	if (rate < GIGABIT)
 		kr_findings_add(findings, KR_FINDING_WARNING, "round trip",
-			"sysctl net.ipv4.tcp_wmem=\"4096 131072 33554432\" on nodes with such a link, and tcp_rmem on the server",
+			"sysctl net.ipv4.tcp_wmem=\"4096 131072 33554432\" on nodes with such a link, and tcp_rmem on "
+			"the server",
 			"%.0f ms to the server: the kernel's limit for send buffers lets a flush carry %s/s at most",
 			(double)rtt_us / 1000, kr_bytes_text((json_int_t)rate));
 }

@@ -20,20 +20,20 @@ echo "placement,variant,repeat,write,sync,close,read,bytes,data,gaps,server_byte
 
 # NAME COMPONENT LAYER_HINTS HINT...: what is compared; LAYER_HINTS "-" means without the layer.
 variants() {
-	echo "romio romio321 -"
-	echo "romio-packed romio321 - cb_config_list=*:3 cb_nodes=4"
-	echo "romio-spread romio321 - cb_config_list=*:1 cb_nodes=4"
+	echo "romio romio -"
+	echo "romio-packed romio - cb_config_list=*:3 cb_nodes=4"
+	echo "romio-spread romio - cb_config_list=*:1 cb_nodes=4"
 	echo "ompio ompio -"
 	[ -e "$MPI_LAYER" ] || return 0
-	echo "layer-default romio321 ."
+	echo "layer-default romio ."
 	# The layer's aggregators without order and pipelining: whole stripes are rounds. (In small pieces rounds overlap by
 	# themselves, as MPI sends short messages ahead of their receives.)
-	echo "layer-stripes romio321 kairan_order=rank;kairan_window=0;kairan_slots=1;cb_buffer_size=4194304"
+	echo "layer-stripes romio kairan_order=rank;kairan_window=0;kairan_slots=1;cb_buffer_size=4194304"
 	local order window slots
 	for order in rank pairwise nd_shift nd_rank_shift; do
 		for window in 0 8; do
 			for slots in 1 8; do
-				echo "layer-$order-w$window-s$slots romio321 kairan_order=$order;kairan_window=$window;kairan_slots=$slots"
+				echo "layer-$order-w$window-s$slots romio kairan_order=$order;kairan_window=$window;kairan_slots=$slots"
 			done
 		done
 	done
