@@ -39,8 +39,8 @@ int kr_thread_pool_check(void)
 	free(threads);
 	return err < 0 ?
 		kr_fail_errno(err,
-			"cannot start %u threads (is a limit of processes or memory reached? see ulimit -u and "
-			"-v, and pids.max of the cgroup)",
+			"cannot start %u threads (is a limit of processes or memory reached? see ulimit -u, and "
+			"pids.max of the cgroup, and ulimit -v)",
 			count) :
 		0;
 }
