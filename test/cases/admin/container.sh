@@ -1,6 +1,8 @@
 # The image of conf/Containerfile: what the recipe names exists, and its entry point serves nodes in a root directory like the
 # image's, with the capabilities, mounts and limits of the command in docs/operations.md. test/package/run builds the image.
 . "$TOP/test/lib.sh"
+. /etc/os-release
+[ "${VERSION_CODENAME:-}" = bookworm ] || skip "the image is a Debian 12"
 cluster 1
 M=$(mnt 1)
 RECIPE=$TOP/conf/Containerfile
