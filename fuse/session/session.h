@@ -85,7 +85,7 @@ void kr_session_goodbye(struct kr_session *session, void (*done)(void *context),
 struct kr_session_facts {
 	uint64_t id;
 	uint32_t node;       /* this node's number in HOPs */
-	uint8_t boot_id[16]; /* of the server machine */
+	uint8_t boot_id[16]; /* another one: what the server had not synced may be lost (msgs.def) */
 	uint64_t instance;   /* of the server process */
 	uint8_t export_id[16];
 	uint8_t ring_key[32]; /* see common/auth/pair.h */

@@ -52,8 +52,8 @@ static const uint8_t format[16] = "kairan turns 4";
 struct kr_executed {
 	pthread_mutex_t lock;
 	int dir, fd; /* dir: borrowed; fd: of the file, -1 if it cannot be written */
-	uint8_t *
-		bytes; /* as in the file: a block of the size of one slot (boot id, format, COMPLETE), then the slots */
+	/* As in the file: a block of the size of one slot (boot id, format, COMPLETE), then the slots, then the intents. */
+	uint8_t *bytes;
 	struct slot *slots;
 	struct intent *intents; /* behind the slots */
 	uint64_t last;          /* number */
