@@ -137,12 +137,26 @@ void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_
 		attr->version = kr_sfile_version_at(file, attr, file->changes);
 }
 
-uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes)
+static bool is_told(const struct kr_told_version *told, const struct kr_attr *attr, uint64_t changes)
 {
+	return told->version && told->changes == changes && told->size == attr->size &&
+		kr_time_compare(told->ctime, attr->ctime) == 0;
+}
+
+/* Where no change by others stays unknown, a version is valid at once, and stays after a coarse ctime's youth. */
+uint64_t kr_sfile_version_at(struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes)
+{
+	const bool tells = kr_watch_tells(file->server);
 	struct kr_attr of_bytes = *attr;
 
 	kr_carried_apply(&file->carried, changes, &of_bytes);
-	return kr_export_attr_version(file->server->export, &of_bytes, changes);
+	if (!tells || !is_told(&file->told, &of_bytes, changes))
+		file->told = (struct kr_told_version){.changes = changes,
+			.ctime = of_bytes.ctime,
+			.size = of_bytes.size,
+			.version =
+				kr_export_attr_version(file->server->export, &of_bytes, tells ? changes + 1 : changes)};
+	return file->told.version;
 }
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session)

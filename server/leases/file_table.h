@@ -58,6 +58,12 @@ struct kr_file_table {
 	uint64_t granted, recalls; /* leases granted to nodes that asked, RECALLs sent */
 };
 
+/* The version that nodes know the file's bytes by, for this count of the server's changes, ctime and size. */
+struct kr_told_version {
+	uint64_t changes, size, version;
+	struct kr_time ctime;
+};
+
 struct kr_sfile {
 	struct kr_server *server;
 	struct kr_table_link by_fid;
@@ -82,6 +88,7 @@ struct kr_sfile {
 	bool orphan;                  /* it has no name: its last close removes it */
 	bool vanished;                /* inside kr_leases_gone */
 	bool gone;                    /* it has neither name nor open: its unflushed bytes are of no use */
+	struct kr_told_version told;  /* the latest one */
 	struct kr_last_stat seen;     /* this and the next ones are of watch.c */
 	struct kr_carried carried;
 	uint64_t entered_epoch; /* epoch at which the file entered the table */
@@ -127,7 +134,7 @@ void kr_sfile_truncated(struct kr_sfile *file); /* between the two: the file may
  * if the bytes may have changed meanwhile.  Detects changes by local programs (watch.h). */
 void kr_sfile_version(struct kr_sfile *file, uint64_t changes_before, struct kr_attr *attr);
 /* The version that the bytes of FILE had with ATTR, when file->changes was CHANGES and no change was under way. */
-uint64_t kr_sfile_version_at(const struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes);
+uint64_t kr_sfile_version_at(struct kr_sfile *file, const struct kr_attr *attr, uint64_t changes);
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);

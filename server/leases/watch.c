@@ -118,6 +118,11 @@ void kr_watch_own_of(struct kr_server *server, const struct kr_fid *fid, const s
 	kr_sfile_put(file);
 }
 
+bool kr_watch_tells(const struct kr_server *server)
+{
+	return !server->watch || server->watch->listener.fd >= 0;
+}
+
 bool kr_watch_awaits(const struct kr_sfile *file)
 {
 	return file->server->watch && file->server->watch->listener.fd >= 0 &&

@@ -92,6 +92,9 @@ void kr_watch_own(struct kr_sfile *file, const struct kr_own_change *change);
 /* The same for a file that need not be in the table. */
 void kr_watch_own_of(struct kr_server *server, const struct kr_fid *fid, const struct kr_own_change *change);
 
+/* Whether no change by others stays unknown: the kernel tells of each, or nobody but the nodes makes any. */
+bool kr_watch_tells(const struct kr_server *server);
+
 /* Whether FILE stays in the table without users: an event may still come for what nodes cache of it. */
 bool kr_watch_awaits(const struct kr_sfile *file);
 

@@ -21,7 +21,6 @@
 #include "server/leases/file_table.h"
 #include "server/session/session.h"
 #include "server/names/shrink_notice.h"
-#include "server/leases/watch.h"
 
 struct create {
 	struct kr_operation operation; /* on a file that existed */
@@ -117,14 +116,10 @@ static void reply_create(struct kr_request *request, uint8_t granted)
 
 static void opened(struct kr_request *request)
 {
+	const struct kr_create_request *msg = &request->msg.create_request;
 	struct create *create = request->state;
-	struct kr_sfile *file = create->file;
-	uint8_t want = request->msg.create_request.want;
 
-	/* A node that reads without asking must hear of changes by local programs. */
-	if ((want & KR_LEASE_READ) && !file->changing)
-		kr_watch_look(file, &request->reply.create_reply.attr, file->changes);
-	reply_create(request, kr_opens_opened(request, file, request->msg.create_request.flags, want));
+	reply_create(request, kr_opens_opened(request, create->file, msg->flags, msg->want));
 }
 
 /* The file is open at the export, but the node gets ERR. */
@@ -189,10 +184,12 @@ static void opened_or_look(struct kr_request *request)
 {
 	struct create *create = request->state;
 
-	if (kr_attrs_doubtful(request->server, &create->file->fid, request->session->node, create->epoch))
+	if (kr_attrs_doubtful(request->server, &create->file->fid, request->session->node, create->epoch)) {
 		look(request);
-	else
+	} else {
+		kr_sfile_version(create->file, create->file->changes, &request->reply.create_reply.attr);
 		opened(request);
+	}
 }
 
 static void existing_granted(struct kr_operation *operation)

@@ -52,6 +52,7 @@ static struct kr_fid uncreated(const struct kr_fid *parent, const char *name, ui
 
 	ok(kr_export_remove(F.export, NULL, parent, name, S_ISDIR(mode), 0, NULL));
 	fails(ESTALE, kr_export_getattr(F.export, &fid, &attr));
+	usleep(20000); /* times tick: a file with its inode number is born later */
 	return fid;
 }
 
