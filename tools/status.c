@@ -41,7 +41,8 @@ static void print_server_line(const json_t *status)
 			kr_number(status, "server", "node"), silent,
 			flag(status, "server", "fenced") ? "; FENCED: operations wait" : "");
 	else
-		printf("  server      NOT CONNECTED, silent for %s; operations wait\n", silent);
+		printf("  server      NOT CONNECTED, silent for %s: %s; operations wait\n", silent,
+			kr_text_of(json_object_get(status, "server"), "why"));
 }
 
 static void print_backlog(const json_t *status)

@@ -37,10 +37,12 @@ static json_t *server_status(struct kr_mount *mount)
 {
 	const struct kr_session_facts *facts = kr_session_facts(mount->session);
 	json_t *status = json_object();
+	const bool connected = kr_rpc_connected(mount->rpc);
 	uint64_t received, sent, heard_ns = kr_rpc_heard_ns(mount->rpc);
 
 	kr_rpc_counters(mount->rpc, &received, &sent);
-	json_object_set_new(status, "connected", json_boolean(kr_rpc_connected(mount->rpc)));
+	json_object_set_new(status, "connected", json_boolean(connected));
+	json_object_set_new(status, "why", connected ? json_null() : kr_text_json(kr_session_obstacle(mount->session)));
 	json_object_set_new(status, "fenced", json_boolean(kr_mount_fenced(mount)));
 	json_object_set_new(
 		status, "silent_ms", heard_ns ? number((kr_clock_ns() - heard_ns) / KR_NS_PER_MS) : json_null());

@@ -391,3 +391,8 @@ const struct kr_session_facts *kr_session_facts(const struct kr_session *session
 {
 	return &session->facts;
 }
+
+const char *kr_session_obstacle(const struct kr_session *session)
+{
+	return session->obstacle;
+}

@@ -97,5 +97,7 @@ struct kr_session_facts {
 	bool live;
 };
 const struct kr_session_facts *kr_session_facts(const struct kr_session *session);
+/* Why there is no session now; valid until the next attempt. */
+const char *kr_session_obstacle(const struct kr_session *session);
 
 #endif

@@ -196,7 +196,8 @@ static void hello_failed(struct kr_session *session, int err)
 	else if (!session->refused)
 		kr_log_error("%s: %s; trying on", session->mount->options->source, kr_fail_reason());
 	session->complained = session->refused = true;
-	kr_rpc_reset(session->mount->rpc, "HELLO failed");
+	snprintf(session->obstacle, sizeof(session->obstacle), "%s", kr_fail_reason());
+	kr_rpc_reset(session->mount->rpc, session->obstacle);
 }
 
 static void on_hello_reply(void *context, int err, const void *message, struct kr_buf *data)
@@ -380,6 +381,8 @@ static void on_disconnected(void *context, int err, const char *reason)
 		session->hooks->gone(session->mount, head_has_ended(session, err));
 		return;
 	}
+	if (reason != session->obstacle) /* of hello_failed */
+		snprintf(session->obstacle, sizeof(session->obstacle), "%s", reason);
 	if (!session->complained)
 		kr_log_warn("connection to %s lost: %s; operations wait", options->source, reason);
 	session->complained = true;

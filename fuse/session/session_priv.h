@@ -42,7 +42,7 @@ struct kr_session {
 	size_t restores, reclaims; /* without a reply yet, plus one while they are being sent */
 	uv_timer_t tick, deadline;
 	bool complained, refused;          /* in this outage: of the connection, of the server's refusal */
-	char obstacle[512];                /* why there is no first session yet */
+	char obstacle[512];                /* why there is no session now */
 	uint64_t heard_ns;                 /* when the last frame of the lost connection came */
 	uint64_t lost_ns;                  /* when the connection of a live session ended; 0: not yet */
 	uint64_t said_ns;                  /* when the log last named the obstacle; 0: not yet */

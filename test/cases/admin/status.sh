@@ -38,4 +38,15 @@ cut_link node1
 until_ok 60 "a silent node" sh -c "nsenter -t ${KEEPER[server]} -n -m '$B/tools/kairan' status --key '$WORK/key' 127.0.0.1 | grep -qE 'node1.*silent for [0-9.]+ s \(lost after 20\.0 s\)'" ||
 	fail "silent: $(on server "$B/tools/kairan" status --key "$WORK/key" 127.0.0.1)"
 heal_link node1
+
+note "why a mount has no connection"
+no_server() { kairan 1 status "$(mnt 1)" | grep -E "^  server  +NOT CONNECTED, silent for [0-9.]+ [a-z]+: $1; operations wait$"; }
+until_ok 30 "the session again" sh -c "nsenter -t ${KEEPER[node1]} -n -m '$B/tools/kairan' status '$(mnt 1)' | grep -q '^  server *connected'" || fail "no session"
+server_stop || fail "the server does not end"
+until_ok 10 "no server" no_server "connection refused" || fail "$(kairan 1 status "$(mnt 1)")"
+server_start --no-insecure --key "$WORK/other"
+EXPECTED_ERRORS='server does not accept node key'
+until_ok 10 "a server with another key" no_server "the server does not accept node key .*" || fail "$(kairan 1 status "$(mnt 1)")"
+server_stop || fail "the server does not end"
+server_start --no-insecure --key "$WORK/key"
 finish
