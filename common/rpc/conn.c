@@ -11,7 +11,7 @@
 #include <sys/un.h>
 
 #include "common/rpc/conn_priv.h"
-#include "common/rpc/min_rtt.h"
+#include "common/rpc/round_trip.h"
 #include "common/rpc/proto.h"
 #include "common/base/fail.h"
 #include "common/rpc/resolve.h"
@@ -24,6 +24,7 @@ enum {
 	KEEPALIVE_IDLE_S = 4,
 	KEEPALIVE_INTERVAL_S = 2,
 	KEEPALIVE_COUNT = 3,
+	QUEUEING_US = 2000, /* a busy machine alone makes shorter delays */
 };
 
 /* An unanswered request. */
@@ -138,11 +139,25 @@ static bool peer_is_silent(struct kr_conn *conn)
 	return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv >= TICK_MS;
 }
 
-uint64_t kr_conn_rtt_us(const struct kr_conn *conn)
+static struct kr_round_trip round_trip(const struct kr_conn *conn)
 {
 	uv_os_fd_t fd;
 
-	return conn->handle.type == UV_TCP && uv_fileno(&conn->handle, &fd) == 0 ? kr_min_rtt_us(fd) : 0;
+	if (conn->handle.type != UV_TCP || uv_fileno(&conn->handle, &fd) != 0)
+		return (struct kr_round_trip){0};
+	return kr_round_trip_of(fd);
+}
+
+uint64_t kr_conn_rtt_us(const struct kr_conn *conn)
+{
+	return round_trip(conn).shortest_us;
+}
+
+bool kr_conn_congested(const struct kr_conn *conn)
+{
+	const struct kr_round_trip trip = round_trip(conn);
+
+	return trip.lately_us > 2 * trip.shortest_us + QUEUEING_US;
 }
 
 static void on_tick(uv_timer_t *timer)

@@ -143,6 +143,8 @@ void kr_conn_reset(struct kr_conn *conn);
 void kr_conn_counters(const struct kr_conn *conn, uint64_t *ret_received, uint64_t *ret_sent);
 /* The shortest round trip that the kernel has seen, in microseconds; 0: not known, or no TCP. */
 uint64_t kr_conn_rtt_us(const struct kr_conn *conn);
+/* Whether what is sent waits in queues on the way, for longer than the way itself takes. */
+bool kr_conn_congested(const struct kr_conn *conn);
 /* What moves the data of the connection's frames, for status: "tcp", or the carrier's name (carrier.h). */
 const char *kr_conn_transport(const struct kr_conn *conn);
 /* Bytes of data that a carrier has moved, both ways. */

@@ -164,7 +164,7 @@ void kr_stage_beside_lost(struct kr_stage *stage);
 /* BLOCK has come, verified: it can be read from now on, waiters are told, and it goes to disk.  CHARGED: it counts
  * against the hops' budget until then. */
 void kr_stage_deliver(struct kr_stage *stage, uint64_t block, struct kr_buf *buf, uint64_t checksum, bool charged);
-/* The whole of a small file has come by itself. */
+/* The same for the only block of a file.  A small one stays in memory. */
 void kr_stage_deliver_whole(struct kr_stage *stage, struct kr_buf *buf, uint64_t checksum);
 /* Writes blocks that the cache has in memory alone to a file. */
 void kr_stage_keep(struct kr_stage *stage);

@@ -520,6 +520,9 @@ static void on_block(struct pull *pull, const struct kr_pull_reply *reply, struc
 		kr_stage_tell(&waiters, -EAGAIN, NULL, 0);
 		kr_stage_step(stage); /* a job of the file's former stage may have put the block, and woken no reader */
 		uncharge(pull, 1);
+	} else if (data->length == stage->size && !stage->whole.waits) {
+		uncharge(pull, 1);
+		kr_stage_deliver_whole(stage, data, reply->checksum);
 	} else {
 		kr_stage_deliver(stage, reply->block, data, reply->checksum, !pull->taken_back);
 	}

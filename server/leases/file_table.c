@@ -181,6 +181,36 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 	return attachment;
 }
 
+void kr_attachment_copies(struct kr_attachment *attachment)
+{
+	attachment->has_copy = true;
+	kr_list_remove(&attachment->of_file);
+	kr_list_prepend(&attachment->file->attachments, &attachment->of_file);
+}
+
+static bool may_take(const struct kr_attachment *copy, const struct kr_session *session)
+{
+	return copy->has_copy && copy->session != session && !kr_trust_is_user(copy->session) &&
+		strcmp(copy->session->ring.name, session->ring.name) == 0;
+}
+
+struct kr_session *kr_sfile_find_copy(const struct kr_sfile *file, const struct kr_session *session, size_t count)
+{
+	struct kr_attachment *attachment;
+	struct kr_session *latest = NULL;
+
+	if (kr_trust_is_user(session)) /* it pulls from the server alone */
+		return NULL;
+	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {
+		if (!may_take(attachment, session))
+			continue;
+		latest = latest ? latest : attachment->session;
+		if (--count == 0)
+			return latest;
+	}
+	return NULL;
+}
+
 /* Files open or leased by all sessions of SESSION's user. */
 static size_t files_of_user(const struct kr_session *session)
 {

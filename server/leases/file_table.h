@@ -108,6 +108,7 @@ struct kr_attachment {
 	struct kr_link uncommitted; /* in kr_session.leases.uncommitted while the node has uncommitted bytes */
 	uint32_t opens;             /* answered with success and not closed */
 	uint32_t waiting;           /* leases asked for and not granted */
+	bool has_copy;              /* under its READ the node has the bytes of a small file, or is getting them */
 	uint8_t inherited;          /* of the leases held: taken over from the previous session, not reclaimed yet */
 	uint64_t flushed_ns;        /* when the server last answered a FLUSH of the session; 0: never */
 	struct kr_cover cover;      /* ... and what became of refused ones */
@@ -138,6 +139,10 @@ uint64_t kr_sfile_version_at(struct kr_sfile *file, const struct kr_attr *attr, 
 
 struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const struct kr_session *session);
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);
+/* ATTACHMENT's node gets the bytes of a small file. */
+void kr_attachment_copies(struct kr_attachment *attachment);
+/* The latest node that got a copy which SESSION's node may take, if there are COUNT such nodes; else NULL. */
+struct kr_session *kr_sfile_find_copy(const struct kr_sfile *file, const struct kr_session *session, size_t count);
 /* Whether SESSION may use one more file, or open FILE (if not NULL) once more when it uses FILE already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */

@@ -38,8 +38,11 @@ static void settle(struct kr_sfile *file, struct kr_session *session, uint8_t ki
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, session);
 
-	if ((kinds & KR_LEASE_READ) && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ))
+	if ((kinds & KR_LEASE_READ) && !(kr_lease_table_held(&file->leases, session->node) & KR_LEASE_READ)) {
+		if (attachment)
+			attachment->has_copy = false;
 		file->server->files->hooks.read_lost(file, session);
+	}
 	if (attachment)
 		kr_attachment_settle(attachment);
 }

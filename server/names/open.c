@@ -21,7 +21,11 @@
 #include "server/session/trust.h"
 #include "server/names/names.h"
 
-enum { SMALL_FILE = KR_INLINE_MAX / 16 };
+enum {
+	SMALL_FILE = KR_INLINE_MAX / 16,
+	TINY_FILE = 4096, /* takes the server's link no longer than the messages by which others would give it */
+	COPIES = 2,       /* the server sends as many at least */
+};
 
 /* --- ends of opens ---------------------------------------------------------------------------- */
 
@@ -114,6 +118,7 @@ struct open_state {
 	struct kr_request *request;
 	struct kr_sfile *file;
 	uint64_t changes;
+	bool from_others;     /* the node shall get the bytes of a small file from other nodes */
 	struct kr_buf *small; /* the bytes of a small file, sent with the answer */
 };
 
@@ -147,6 +152,8 @@ static void read_small(struct kr_request *request, struct open_state *open)
 	struct kr_buf *buf;
 
 	if (!(msg->want & KR_LEASE_READ) || msg->flags & KR_OPEN_CACHED || size == 0 || size > SMALL_FILE)
+		return;
+	if (open->from_others && size > TINY_FILE)
 		return;
 	buf = kr_buf_new(size);
 	if (!buf)
@@ -185,6 +192,7 @@ static void reply_open(struct kr_request *request, uint8_t granted)
 		slice.length = open->small->length;
 		reply->has_data = 1;
 		reply->checksum = kr_checksum(open->small->data, open->small->length);
+		kr_attachment_copies(kr_attachment_get(file, session));
 	}
 	kr_request_reply(request, 0, reply, &slice, slice.length ? 1 : 0);
 	if (granted)
@@ -250,6 +258,15 @@ static void cut_done(struct kr_request *request)
 		kr_truncate_barrier_end(request, open->file, cut_synced);
 }
 
+/* Many nodes that open the same small files at once would fill the server's link with copies of them.  So a node to which
+ * the way is congested pulls such a file from the latest node that got it (pipelines.c). */
+static bool comes_from_others(const struct open_state *open)
+{
+	const struct kr_session *session = open->request->session;
+
+	return kr_sfile_find_copy(open->file, session, COPIES) && session->conn && kr_conn_congested(session->conn);
+}
+
 static void open_granted(struct kr_operation *operation)
 {
 	struct open_state *open = KR_CONTAINER_OF(operation, struct open_state, operation);
@@ -263,6 +280,7 @@ static void open_granted(struct kr_operation *operation)
 		open->changes = open->file->changes;
 	} else {
 		kr_operation_end(&open->operation);
+		open->from_others = comes_from_others(open);
 	}
 	kr_request_run(request, run_open, truncates(request) ? cut_done : open_done);
 }

@@ -434,7 +434,7 @@ static void short_blocks_that_nobody_takes_cost_little(void **state)
 	size_t most = 0;
 
 	(void)state;
-	world->size = 1;
+	world->size = KR_BLOCK_SIZE + 1;
 	start_node(1, LARGE);
 	read_all(NULL);
 	while (world->nodes[1].mount.hops->charged > 0 || world->nodes[1].mount.hops->jobs > 0)
@@ -446,7 +446,7 @@ static void short_blocks_that_nobody_takes_cost_little(void **state)
 	kr_conn_pause(visitor.conn);
 	for (int i = 0; i < 400 && visitor.conn; i++) {
 		for (int j = 0; j < 1000 && visitor.conn; j++)
-			ask(&visitor, 1, 0, 1);
+			ask(&visitor, 1, 1, 1);
 		turn();
 		most = KR_MAX(most, kr_buf_bytes_in_use());
 	}
