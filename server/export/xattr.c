@@ -88,6 +88,14 @@ static int error_for(const struct kr_cred *cred, const char *name, int error)
 	return error == EPERM && kind && (!cred || cred->uid == 0) ? -EOPNOTSUPP : -error;
 }
 
+/* Linux before 6.10 with the BPF security module (Debian 12's kernel) lets all users change security attributes. */
+static int check_caller(const struct kr_cred *cred, const char *name)
+{
+	return cred && cred->uid != 0 && strncmp(name, "security.", 9) == 0 ?
+		kr_fail_errno(-EPERM, "extended attribute %s for user %u", name, cred->uid) :
+		0;
+}
+
 int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, const struct kr_fid *fid, const char *name,
 	const void *value, size_t size, uint32_t flags)
 {
@@ -102,6 +110,8 @@ int kr_export_setxattr(struct kr_export *export, const struct kr_cred *cred, con
 	r = kr_export_writable(export);
 	if (r == 0)
 		r = begin(export, cred, fid, &fd, &as);
+	if (r == 0)
+		r = check_caller(cred, name);
 	if (r == 0 && setxattr(kr_fd_path(fd).text, name, value, size, (int)flags) < 0)
 		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s of %zu bytes", name, size);
 	return r;
@@ -126,6 +136,8 @@ int kr_export_removexattr(
 		r = begin(export, cred, fid, &fd, &as);
 	if (r == 0 && strips_capabilities(fd, name))
 		kr_cred_leave(&as);
+	else if (r == 0)
+		r = check_caller(cred, name);
 	if (r == 0 && removexattr(kr_fd_path(fd).text, name) < 0)
 		r = kr_fail_errno(error_for(cred, name, errno), "extended attribute %s", name);
 	return r;
