@@ -147,6 +147,9 @@ killed() {
 server_kill() { killed server; }
 server_stop() { kill -TERM "${DAEMON[server]}"; wait "${DAEMON[server]}"; }
 
+# Before Linux 6.6 no file is mapped shared that is open for reading and writing (docs/limits.md).
+maps_written() { printf '6.6\n%s\n' "$(uname -r)" | sort -CV; }
+
 mnt() { echo "$WORK/node$1/mnt"; }
 # seen_from_here I: node I's mount as a path outside its namespaces.
 seen_from_here() { echo "/proc/${KEEPER[node$1]}/root$WORK/node$1/mnt"; }

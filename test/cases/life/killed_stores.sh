@@ -2,6 +2,7 @@
 # the kill of the node's daemon.  So does a commit of SQLite with a write-ahead log, whose index is such a mapping.
 # timeout: 90
 . "$TOP/test/lib.sh"
+maps_written || skip "this kernel maps no file that is open for writing"
 up 2
 started() { until_ok 10 "$2" grep -qs "$1" "$3"; }
 # kill_node PID: kills node 1's daemon, then its program.

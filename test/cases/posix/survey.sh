@@ -33,7 +33,8 @@ def as_user(call, *arguments):
     os.seteuid(0)
     return met
 for name in "trusted.a", "security.a":
-    met = error(os.setxattr, name, b"1"), error(os.removexattr, name), as_user(os.setxattr, name, b"1")
-    assert met == ("ENOTSUP", "ENOTSUP", "EPERM"), (name, met)
+    met = as_user(os.setxattr, name, b"1"), error(os.setxattr, name, b"1"), error(os.removexattr, name)
+    # With the BPF security module Linux before 6.10 lets root's daemons set security attributes without CAP_SYS_ADMIN.
+    assert met in [("EPERM", "ENOTSUP", "ENOTSUP"), ("EPERM", None, None)][: 2 if name == "security.a" else 1], (name, met)
 P
 finish

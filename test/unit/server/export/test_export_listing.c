@@ -2,6 +2,9 @@
 #include "test/unit/server/export/export_fixture.h"
 
 #include <endian.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <sys/utsname.h>
 
 #include "test/unit/effort.h"
 
@@ -67,6 +70,18 @@ static void listing_refuses_what_is_not_a_directory_or_position(void **state)
 	fails(EINVAL, kr_export_readdir(F.export, &root_cred, &F.root, 0, buffer, 100, &length, &end));
 }
 
+/* Cookies that count the names before them. */
+static bool old_tmpfs(int fd)
+{
+	struct utsname name;
+	unsigned major = 0, minor = 0;
+	struct statfs fs;
+
+	assert_int_equal(fstatfs(fd, &fs), 0);
+	assert_true(uname(&name) == 0 && sscanf(name.release, "%u.%u", &major, &minor) == 2);
+	return fs.f_type == TMPFS_MAGIC && (major < 6 || (major == 6 && minor < 6));
+}
+
 static void large_directories_keep_their_cookies(void **state)
 {
 	/* Of 100,000 ext4 makes an index of two levels. */
@@ -96,7 +111,9 @@ static void large_directories_keep_their_cookies(void **state)
 		assert_int_equal(list(&directory, seen[at].next, KR_READDIR_MIN, again, 3), 3);
 		assert_string_equal(again[0].name, seen[at + 1].name);
 		assert_string_equal(again[2].name, seen[at + 3].name);
-		/* A removal does not move the others. */
+		/* A removal does not move the others: on tmpfs since Linux 6.6. */
+		if (old_tmpfs(dirfd))
+			continue;
 		unlinkat(dirfd, seen[at].name, 0);
 		assert_int_equal(list(&directory, seen[at].next, 4096, again, 1), 1);
 		assert_string_equal(again[0].name, seen[at + 1].name);
