@@ -44,6 +44,12 @@ static int tear_down_aliases(void **state)
 	return r;
 }
 
+/* No file that is gone has the inode number and the time of birth of one made after this. */
+static void let_times_tick(void)
+{
+	usleep(20000);
+}
+
 /* A file or directory with this identity was there, and no trace is left of it. */
 static struct kr_fid uncreated(const struct kr_fid *parent, const char *name, uint32_t mode)
 {
@@ -52,7 +58,7 @@ static struct kr_fid uncreated(const struct kr_fid *parent, const char *name, ui
 
 	ok(kr_export_remove(F.export, NULL, parent, name, S_ISDIR(mode), 0, NULL));
 	fails(ESTALE, kr_export_getattr(F.export, &fid, &attr));
-	usleep(20000); /* times tick: a file with its inode number is born later */
+	let_times_tick();
 	return fid;
 }
 
@@ -61,9 +67,9 @@ static int restore_at(
 {
 	const struct kr_restore restore = {
 		.file = fid, .parent = parent, .name = name, .mode = mode, .uid = 12345, .gid = 12346, .made = made};
-
 	bool made_anew;
 
+	let_times_tick();
 	return kr_export_restore(F.export, &restore, &made_anew);
 }
 
