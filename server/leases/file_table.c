@@ -199,6 +199,8 @@ struct kr_session *kr_sfile_find_copy(const struct kr_sfile *file, const struct 
 	struct kr_attachment *attachment;
 	struct kr_session *latest = NULL;
 
+	if (file->told.size > KR_SMALL_FILE)
+		return NULL;
 	if (kr_trust_is_user(session)) /* it pulls from the server alone */
 		return NULL;
 	KR_LIST_FOR_EACH(attachment, &file->attachments, of_file) {

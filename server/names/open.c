@@ -22,7 +22,6 @@
 #include "server/names/names.h"
 
 enum {
-	SMALL_FILE = KR_INLINE_MAX / 16,
 	TINY_FILE = 4096, /* takes the server's link no longer than the messages by which others would give it */
 	COPIES = 2,       /* the server sends as many at least */
 };
@@ -151,7 +150,7 @@ static void read_small(struct kr_request *request, struct open_state *open)
 	struct kr_attr after;
 	struct kr_buf *buf;
 
-	if (!(msg->want & KR_LEASE_READ) || msg->flags & KR_OPEN_CACHED || size == 0 || size > SMALL_FILE)
+	if (!(msg->want & KR_LEASE_READ) || msg->flags & KR_OPEN_CACHED || size == 0 || size > KR_SMALL_FILE)
 		return;
 	if (open->from_others && size > TINY_FILE)
 		return;
