@@ -1,7 +1,7 @@
 # Times of change that tick, as all are before Linux 6.13: a node keeps what it has written, and misses no change by others.
 # tags: sanitizer
 . "$TOP/test/lib.sh"
-BYTES=8000000 ROUNDS=100
+BYTES=8000000 ROUNDS=40
 truncate -s 300M "$WORK/export.img"
 mkdir -p "$EXPORT"
 mkfs.ext3 -q -F -I 256 "$WORK/export.img" && mount -t ext3 -o loop "$WORK/export.img" "$EXPORT" || skip "no loop device, or no ext3"
