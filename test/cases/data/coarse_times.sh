@@ -1,5 +1,4 @@
 # Times of change that tick, as all are before Linux 6.13: a node keeps what it has written, and misses no change by others.
-# tags: sanitizer
 . "$TOP/test/lib.sh"
 BYTES=8000000 ROUNDS=40
 truncate -s 300M "$WORK/export.img"

@@ -29,6 +29,10 @@ copies=$(((($(sent_by server) - before) * 10) / (FILES * SIZE)))
 echo "copies: $copies tenths"
 [ $copies -ge 10 ] && [ $copies -lt 50 ] || fail "the server sent $copies tenths of what there is to read to 8 nodes"
 
+note "who reads what another node has just changed gets no old bytes"
+for node in $(seq "$NODES"); do mounts[node]=$(seen_from_here "$node"); done
+python3 "$TOP/test/programs/small_files.py" "${SMALL_FILES_SEED:-$RANDOM}" "${SMALL_FILES_SECONDS:-8}" "${mounts[@]}" || fail "old bytes"
+
 note "one node is killed, and another one cut off"
 before=$(sent_by server)
 sent_enough() { [ $(($(sent_by server) - before)) -gt $((FILES * SIZE / 2)) ]; }
