@@ -1,5 +1,5 @@
-/* Round trips of a TCP connection, as the kernel measures them.  A file of its own: the C library's struct tcp_info lacks
- * the shortest one, and its header and the kernel's exclude each other. */
+/* Round trips of a TCP connection, as the kernel measures them.  A file of its own: the C library's struct tcp_info
+ * lacks the shortest one, and its header and the kernel's exclude each other. */
 #ifndef KR_COMMON_ROUND_TRIP_H
 #define KR_COMMON_ROUND_TRIP_H
 

@@ -142,8 +142,8 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 enum { KR_SMALL_FILE = KR_INLINE_MAX / 16 }; /* comes with the answer to OPEN */
 /* ATTACHMENT's node gets the bytes of a small file. */
 void kr_attachment_copies(struct kr_attachment *attachment);
-/* The latest node that got a copy which SESSION's node may take, if there are COUNT such nodes; else NULL.  FILE may have
- * grown: then none is. */
+/* The latest node that got a copy which SESSION's node may take, if there are COUNT such nodes; else NULL.  None is
+ * there of a file that has grown. */
 struct kr_session *kr_sfile_find_copy(const struct kr_sfile *file, const struct kr_session *session, size_t count);
 /* Whether SESSION may use one more file, or open FILE (if not NULL) once more when it uses FILE already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);

@@ -257,8 +257,8 @@ static void cut_done(struct kr_request *request)
 		kr_truncate_barrier_end(request, open->file, cut_synced);
 }
 
-/* Many nodes that open the same small files at once would fill the server's link with copies of them.  So a node to which
- * the way is congested pulls such a file from the latest node that got it (pipelines.c). */
+/* Many nodes that open the same small files at once would fill the server's link with copies of them.  So a node to
+ * which the way is congested pulls such a file from the latest node that got it (pipelines.c). */
 static bool comes_from_others(const struct open_state *open)
 {
 	const struct kr_session *session = open->request->session;

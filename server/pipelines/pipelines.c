@@ -91,8 +91,8 @@ static void leave(struct kr_reader_pipeline *pipeline, uint32_t node)
 		free_pipeline(pipeline);
 }
 
-/* A small file goes from each node that got it to the next one that asks, without a pipeline: who finds the other one gone
- * asks the server.  A node that has lost its copy asks the server, too, since others may wait for that copy. */
+/* A small file goes from each node that got it to the next one that asks, without a pipeline: who finds the other one
+ * gone asks the server.  A node that has lost its copy asks the server, too, since others may wait for that copy. */
 static struct kr_session *take_copy(struct kr_sfile *file, struct kr_session *session)
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, session);

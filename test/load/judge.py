@@ -213,7 +213,7 @@ class Judge:
         with open(os.path.join(export, path), "rb") as file:
             file.seek(offset)
             data = file.read(length)
-        return place.values_in(data + bytes(length - len(data)))
+        return place.values_in(data + bytes(length - len(data)), offset)
 
     def judge(self, export):
         self.take_final(export)

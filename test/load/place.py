@@ -8,6 +8,7 @@ import struct
 
 CELLS = [(0, 37), (37, 4059), (4096, 4096), (8192, 5000), (13192, 118000), (131192, 70000)]
 WIDE_CELL = 30011
+PAGE = 4096
 MAPPED_CELL, MAPPED_CELLS = 4096, 8
 BIG_BYTES = 4 << 20
 RECORD = struct.Struct(">4sIIQI")  # of an append: magic, node, thread, number, bytes that follow
@@ -32,9 +33,11 @@ def fill(value, length):
     return (struct.pack("<Q", value) * (length // 8 + 1))[:length]
 
 
-def values_in(data):
-    """The numbers that a cell's bytes consist of."""
-    return {int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8)}
+def values_in(data, offset):
+    """The numbers that a cell's bytes from OFFSET on consist of.  A read beside a write may bring old and new pages: a number
+    that lies in two of them does not count."""
+    places = (at for at in range(0, len(data) - 7, 8) if (offset + at) % PAGE <= PAGE - 8)
+    return {int.from_bytes(data[at : at + 8], "little") for at in places}
 
 
 def pool_path(number):

@@ -162,7 +162,7 @@ class Thread:
             start = now()
             data = pread_all(fd, length, offset)
             end = now()
-            self.note("r", "%s:%d" % (name, c), start, end, sorted(place.values_in(data + bytes(length - len(data)))))
+            self.note("r", "%s:%d" % (name, c), start, end, sorted(place.values_in(data + bytes(length - len(data)), offset)))
 
     def op_sync(self):
         writable = [name for name, (_, writable) in self.kept.items() if writable]
@@ -337,7 +337,7 @@ class Thread:
             start = now()
             try:
                 data = pread_all(fd, 800, 0)
-                self.note("r", "locks/%d:0" % lock, start, now(), sorted(place.values_in(data + bytes(800 - len(data)))))
+                self.note("r", "locks/%d:0" % lock, start, now(), sorted(place.values_in(data + bytes(800 - len(data)), 0)))
                 value = self.unique()
                 self.write_noted("locks/%d:0" % lock, value,
                     lambda: self.check_length(os.pwrite(fd, place.fill(value, 800), 0), 800))
