@@ -251,6 +251,74 @@ static void pipeline_names_upstreams_as_members_come_and_go(void **state)
 	assert_int_equal(n3->upstream.port, kr_listen_port(&F.server));
 }
 
+static void hold_read(struct node *node)
+{
+	struct kr_lease_request lease = {.file = F.nodes[0].file, .kinds = KR_LEASE_READ};
+
+	assert_int_equal(node_call(node, KR_MSG_LEASE, &lease), 0);
+}
+
+/* The first node makes the file with LENGTH bytes, or lets it grow to that. */
+static void write_bytes(uint64_t length)
+{
+	struct node *node = &F.nodes[0];
+	const struct kr_range extent = {0, length};
+
+	if (node->generation++ == 0)
+		node->file = create_file(node, "file");
+	node->extents = &extent;
+	node->extent_count = 1;
+	flush_and_wait(node);
+	assert_int_equal(node->flush_err, 0);
+}
+
+/* NODE gets the bytes with the answer. */
+static void open_small(struct node *node)
+{
+	struct kr_open_request open = {.file = F.nodes[0].file, .want = KR_LEASE_READ};
+
+	hold_read(node);
+	assert_int_equal(node_call(node, KR_MSG_OPEN, &open), 0);
+	assert_int_equal(the_answer.reply.open_reply.has_data, 1);
+}
+
+static void a_small_file_is_pulled_from_the_latest_node_that_got_it(void **state)
+{
+	struct node *n1 = node_start("n1"), *n2 = node_start("n2"), *n3 = node_start("n3"), *n4 = node_start("n4");
+	struct kr_return_request given_back = {.kinds = KR_LEASE_READ};
+
+	(void)state;
+	write_bytes(10000);
+	given_back.file = n1->file;
+	open_small(n1);
+	open_small(n2);
+	hold_read(n3);
+	hold_read(n4);
+	assert_int_equal(upstream_at_join(n3), n2->number);
+	assert_int_equal(upstream_at_join(n4), n3->number);
+	assert_int_equal(upstream_at_join(n2), 0); /* it has lost its copy */
+	assert_int_equal(node_call(n3, KR_MSG_RETURN, &given_back), 0);
+	assert_int_equal(node_call(n4, KR_MSG_RETURN, &given_back), 0);
+	hold_read(n4);
+	assert_int_equal(upstream_at_join(n4), n2->number);
+	assert_int_equal(node_call(n2, KR_MSG_RETURN, &given_back), 0); /* it has the file open still */
+	assert_int_equal(node_call(n4, KR_MSG_RETURN, &given_back), 0);
+	hold_read(n4);
+	assert_int_equal(upstream_at_join(n4), n1->number);
+}
+
+static void a_file_that_has_grown_goes_through_a_pipeline(void **state)
+{
+	struct node *n1 = node_start("n1"), *n2 = node_start("n2");
+
+	(void)state;
+	write_bytes(10000);
+	open_small(n1);
+	write_bytes(100000);
+	hold_read(n2);
+	assert_int_equal(upstream_at_join(n2), 0); /* n1, which has the former bytes, has not joined */
+}
+
 /* COUNT nodes that have read the file; the file. */
 static struct kr_fid start_readers(size_t count)
 {
@@ -338,6 +406,8 @@ int main(void)
 		TEST(many_connections_that_take_nothing_share_what_one_node_may_hold),
 		TEST(a_slow_member_becomes_the_last),
 		TEST(pipeline_names_upstreams_as_members_come_and_go),
+		TEST(a_small_file_is_pulled_from_the_latest_node_that_got_it),
+		TEST(a_file_that_has_grown_goes_through_a_pipeline),
 	};
 
 	prepare();
