@@ -181,7 +181,7 @@ struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session
 	return attachment;
 }
 
-void kr_attachment_copies(struct kr_attachment *attachment)
+void kr_attachment_note_copy(struct kr_attachment *attachment)
 {
 	attachment->has_copy = true;
 	kr_list_remove(&attachment->of_file);
@@ -194,7 +194,7 @@ static bool may_take(const struct kr_attachment *copy, const struct kr_session *
 		strcmp(copy->session->ring.name, session->ring.name) == 0;
 }
 
-struct kr_session *kr_sfile_find_copy(const struct kr_sfile *file, const struct kr_session *session, size_t count)
+struct kr_session *kr_sfile_copy_holder(const struct kr_sfile *file, const struct kr_session *session, size_t count)
 {
 	struct kr_attachment *attachment;
 	struct kr_session *latest = NULL;

@@ -141,10 +141,10 @@ struct kr_attachment *kr_attachment_find(const struct kr_sfile *file, const stru
 struct kr_attachment *kr_attachment_get(struct kr_sfile *file, struct kr_session *session);
 enum { KR_SMALL_FILE = KR_INLINE_MAX / 16 }; /* comes with the answer to OPEN */
 /* ATTACHMENT's node gets the bytes of a small file. */
-void kr_attachment_copies(struct kr_attachment *attachment);
+void kr_attachment_note_copy(struct kr_attachment *attachment);
 /* The latest node that got a copy which SESSION's node may take, if there are COUNT such nodes; else NULL.  None is
  * there of a file that has grown. */
-struct kr_session *kr_sfile_find_copy(const struct kr_sfile *file, const struct kr_session *session, size_t count);
+struct kr_session *kr_sfile_copy_holder(const struct kr_sfile *file, const struct kr_session *session, size_t count);
 /* Whether SESSION may use one more file, or open FILE (if not NULL) once more when it uses FILE already. */
 bool kr_attachment_room(const struct kr_sfile *file, const struct kr_session *session);
 enum { KR_ATTACHMENT_OPENS_MAX = 1 << 24 }; /* of one file */

@@ -191,7 +191,7 @@ static void reply_open(struct kr_request *request, uint8_t granted)
 		slice.length = open->small->length;
 		reply->has_data = 1;
 		reply->checksum = kr_checksum(open->small->data, open->small->length);
-		kr_attachment_copies(kr_attachment_get(file, session));
+		kr_attachment_note_copy(kr_attachment_get(file, session));
 	}
 	kr_request_reply(request, 0, reply, &slice, slice.length ? 1 : 0);
 	if (granted)
@@ -263,7 +263,7 @@ static bool comes_from_others(const struct open_state *open)
 {
 	const struct kr_session *session = open->request->session;
 
-	return kr_sfile_find_copy(open->file, session, COPIES) && session->conn && kr_conn_congested(session->conn);
+	return kr_sfile_copy_holder(open->file, session, COPIES) && session->conn && kr_conn_congested(session->conn);
 }
 
 static void open_granted(struct kr_operation *operation)

@@ -93,14 +93,14 @@ static void leave(struct kr_reader_pipeline *pipeline, uint32_t node)
 
 /* A small file goes from each node that got it to the next one that asks, without a pipeline: who finds the other one
  * gone asks the server.  A node that has lost its copy asks the server, too, since others may wait for that copy. */
-static struct kr_session *take_copy(struct kr_sfile *file, struct kr_session *session)
+static struct kr_session *assign_copy_holder(struct kr_sfile *file, struct kr_session *session)
 {
 	struct kr_attachment *attachment = kr_attachment_find(file, session);
-	struct kr_session *copy = attachment && !attachment->has_copy ? kr_sfile_find_copy(file, session, 1) : NULL;
+	struct kr_session *holder = attachment && !attachment->has_copy ? kr_sfile_copy_holder(file, session, 1) : NULL;
 
-	if (copy)
-		kr_attachment_copies(attachment);
-	return copy;
+	if (holder)
+		kr_attachment_note_copy(attachment);
+	return holder;
 }
 
 static void handle_join(struct kr_request *request)
@@ -109,7 +109,7 @@ static void handle_join(struct kr_request *request)
 	struct kr_reader_pipeline *pipeline;
 	struct move move = {0};
 	struct kr_join_reply reply;
-	struct kr_session *copy;
+	struct kr_session *holder;
 	struct kr_sfile *file;
 	uint32_t upstream = 0;
 	char host[64];
@@ -126,9 +126,9 @@ static void handle_join(struct kr_request *request)
 		kr_request_reply(request, 0, &reply, NULL, 0);
 		return;
 	}
-	copy = take_copy(file, session);
-	if (copy) {
-		make_hop(request->server->data, session, copy->node, host, &reply.upstream);
+	holder = assign_copy_holder(file, session);
+	if (holder) {
+		make_hop(request->server->data, session, holder->node, host, &reply.upstream);
 		kr_request_reply(request, 0, &reply, NULL, 0);
 		return;
 	}
